@@ -1,13 +1,17 @@
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from tuneparts.data.task import Task
-from tuneparts.methods.ensembles.batch_ensemble import BatchEnsemble, BatchEnsembleLearner, RankOne
+from tuneparts.methods.ensembles.batch_ensemble import BatchEnsemble, RankOne
 from tuneparts.methods.ensembles.config import BatchEnsembleConfig
 from tuneparts.models import DigitsCnn, WideResNet
-from tuneparts.training.learner import Context
+
+Start = Callable[..., Any]
 
 
 def generator() -> torch.Generator:
@@ -57,35 +61,6 @@ def test_members_with_fast_weights_of_one_are_the_net() -> None:
         torch.testing.assert_close(logits, expected)
 
 
-def test_signs_make_members_differ_from_the_start() -> None:
-    members = ensemble(DigitsCnn().build((1, 8, 8), 10))
-    assert all(set(p.unique().tolist()) <= {-1.0, 1.0} for p in members.fast_weights())
-    logits = members(torch.randn(2, 1, 8, 8, generator=generator()))
-    assert not torch.allclose(logits[0], logits[1])
-
-
-def test_fast_weights_may_start_around_one(toy: Task) -> None:
-    context = Context(toy, 0, torch.device("cpu"))
-    config = BatchEnsembleConfig(fast_start="normal", num_members=16)
-    fast = torch.cat([p.flatten() for p in config.build(context).model.fast_weights()]).detach()
-    assert len(fast) > 2000
-    assert float(fast.mean()) == pytest.approx(1, abs=0.05)
-    assert float(fast.std()) == pytest.approx(0.5, abs=0.05)
-
-
-def test_the_rate_of_fast_weights_is_relative_to_that_of_the_others(toy: Task) -> None:
-    config = BatchEnsembleConfig(
-        optimiser={"kind": "sgd", "lr": 0.1, "momentum": 0}, fast_lr_factor=0.25, batch_size=8
-    )
-    learner = BatchEnsembleLearner(config, Context(toy, 0, torch.device("cpu")))
-    before = {name: p.detach().clone() for name, p in learner.model.named_parameters()}
-    learner.step()
-    fast = {id(p) for p in learner.model.fast_weights()}
-    for name, parameter in learner.model.named_parameters():
-        rate = 0.1 * (0.25 if id(parameter) in fast else 1)
-        torch.testing.assert_close(before[name] - parameter, rate * parameter.grad)
-
-
 def test_own_norms_see_their_member_only() -> None:
     members = ensemble(WideResNet(depth=10).build((1, 8, 8), 10), member_norms=True)
     x = torch.randn(6, 1, 8, 8, generator=generator())
@@ -95,13 +70,33 @@ def test_own_norms_see_their_member_only() -> None:
     assert not torch.allclose(norms[0].running_mean, norms[1].running_mean)
 
 
-def test_fast_weights_learn_slower_and_are_not_decayed(toy: Task) -> None:
-    config = BatchEnsembleConfig().replaced({"optimiser.weight_decay": 0.1})
-    learner = BatchEnsembleLearner(config, Context(toy, 0, torch.device("cpu")))
+def test_members_differ_by_signs_at_first_or_by_weights_around_one(start: Start, toy: Task) -> None:
+    signs = start(BatchEnsembleConfig).model
+    assert {value for p in signs.fast_weights() for value in p.unique().tolist()} == {-1.0, 1.0}
+    logits = signs(torch.randn(2, *toy.in_shape, generator=generator()))
+    assert not torch.allclose(logits[0], logits[1])
+
+
+def test_fast_weights_may_start_around_one(start: Start) -> None:
+    model = start(BatchEnsembleConfig, fast_start="normal", num_members=16).model
+    fast = torch.cat([p.flatten() for p in model.fast_weights()]).detach()
+    assert len(fast) > 2000
+    assert float(fast.mean()) == pytest.approx(1, abs=0.05)
+    assert float(fast.std()) == pytest.approx(0.5, abs=0.05)
+
+
+def test_fast_weights_have_a_rate_of_their_own_and_no_decay(start: Start) -> None:
+    optimiser = {"kind": "sgd", "lr": 0.1, "momentum": 0, "weight_decay": 0.1}
+    learner = start(BatchEnsembleConfig, optimiser=optimiser, fast_lr_factor=0.25)
+    before = {name: p.detach().clone() for name, p in learner.model.named_parameters()}
+    learner.step()
     fast = {id(p) for p in learner.model.fast_weights()}
-    groups = learner.optimiser.param_groups
-    assert {id(p) for p in groups[-1]["params"]} == fast
-    assert (groups[-1]["lr_factor"], groups[-1]["weight_decay"]) == (0.5, 0.0)
-    seen = [id(p) for group in groups for p in group["params"]]
-    assert sorted(seen) == sorted(id(p) for p in learner.model.parameters())
-    assert groups[0]["weight_decay"] == 0.1
+    *others, last = learner.optimiser.param_groups
+    assert {id(p) for p in last["params"]} == fast
+    decayed = {id(p) for group in others if group["weight_decay"] for p in group["params"]}
+    assert decayed
+    for name, parameter in learner.model.named_parameters():
+        decay = 0.1 if id(parameter) in decayed else 0.0
+        rate = 0.1 * (0.25 if id(parameter) in fast else 1)
+        expected = rate * (parameter.grad + decay * before[name])
+        torch.testing.assert_close(before[name] - parameter, expected)

@@ -1,19 +1,17 @@
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch.nn import functional as F
 
 from tuneparts.data.task import Task
 from tuneparts.methods.ensembles.config import MimoConfig
-from tuneparts.methods.ensembles.mimo import MimoLearner
-from tuneparts.training.learner import Context
+
+Start = Callable[..., Any]
 
 
-def learner(toy: Task, **changes: object) -> MimoLearner:
-    config = MimoConfig().replaced({"passes": 4, "interval": 2, "batch_size": 8, **changes})
-    return MimoLearner(config, Context(toy, 0, torch.device("cpu")))
-
-
-def test_the_same_image_goes_to_every_input(toy: Task) -> None:
-    model = learner(toy).model.eval()
+def test_the_same_image_goes_to_every_input(start: Start, toy: Task) -> None:
+    model = start(MimoConfig).model.eval()
     x = torch.randn(5, *toy.in_shape, generator=torch.Generator().manual_seed(0))
     logits = model(x)
     assert logits.shape == (3, 5, toy.num_classes)
@@ -23,8 +21,8 @@ def test_the_same_image_goes_to_every_input(toy: Task) -> None:
         assert torch.equal(logits[m], joint[:, columns])
 
 
-def test_each_head_is_scored_on_its_own_input(toy: Task) -> None:
-    run = learner(toy, num_members=2, batch_repetitions=2)
+def test_each_head_is_scored_on_its_own_input(start: Start) -> None:
+    run = start(MimoConfig, num_members=2, batch_repetitions=2)
     x, y = run.next_batch()
     state = run._orders.get_state()
     losses = run.losses(x, y)
@@ -38,15 +36,15 @@ def test_each_head_is_scored_on_its_own_input(toy: Task) -> None:
     assert not torch.equal(orders[0], orders[1])
 
 
-def test_repetitions_keep_every_example(toy: Task) -> None:
-    run = learner(toy, num_members=1, batch_repetitions=3)
+def test_repetitions_keep_every_example(start: Start) -> None:
+    run = start(MimoConfig, num_members=1, batch_repetitions=3)
     x, y = run.next_batch()
     run.model.eval()
     torch.testing.assert_close(run.losses(x, y)[0], F.cross_entropy(run.model(x)[0], y))
 
 
-def test_one_cost_for_all_members_and_one_point(toy: Task) -> None:
-    run = learner(toy)
+def test_one_cost_for_all_members_and_one_point(start: Start) -> None:
+    run = start(MimoConfig)
     while not run.finished:
         row = run.advance()
     assert len(run.model.member_flops()) == 1

@@ -1,27 +1,18 @@
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch.nn import functional as F
 
-from tuneparts.core.config import parse
-from tuneparts.data.task import Task
 from tuneparts.methods.ensembles.config import MsdNetConfig
-from tuneparts.methods.ensembles.msdnet import MsdNetLearner
-from tuneparts.training.learner import Context
 
+Start = Callable[..., Any]
 SIZES = {"exits": 3, "base": 1, "step": 1, "channels": 4, "growth": 2, "exit_channels": 8}
 
 
-def build(toy: Task, **changes: Any) -> MsdNetLearner:
-    fields = {"passes": 4, "interval": 2, "batch_size": 8, "sizes": SIZES, **changes}
-    learner = parse(MsdNetConfig, fields).build(Context(toy, 0, torch.device("cpu")))
-    assert isinstance(learner, MsdNetLearner)
-    return learner
-
-
-def test_the_loss_is_the_sum_over_exits(toy: Task) -> None:
-    learner = build(toy)
+def test_the_loss_is_the_sum_over_exits(start: Start) -> None:
+    learner = start(MsdNetConfig, sizes=SIZES)
     learner.model.double()
     x, y = learner.next_batch()
     exits = learner.model.net.exits(x.double())
@@ -29,8 +20,8 @@ def test_the_loss_is_the_sum_over_exits(toy: Task) -> None:
     torch.testing.assert_close(learner.objective(learner.losses(x.double(), y)), expected)
 
 
-def test_every_exit_has_its_score_and_the_last_one_counts(toy: Task) -> None:
-    learner = build(toy)
+def test_every_exit_has_its_score_and_the_last_one_counts(start: Start) -> None:
+    learner = start(MsdNetConfig, sizes=SIZES)
     learner.advance()
     row = learner.advance()
     names = {name for name in row if name.startswith("anytime/accuracy.")}
@@ -49,8 +40,8 @@ def test_every_exit_has_its_score_and_the_last_one_counts(toy: Task) -> None:
     assert row["anytime/nll.0"] == pytest.approx(float(nll), rel=1e-5)
 
 
-def test_an_earlier_exit_does_not_need_what_comes_after_it(toy: Task) -> None:
-    learner = build(toy)
+def test_an_earlier_exit_does_not_need_what_comes_after_it(start: Start) -> None:
+    learner = start(MsdNetConfig, sizes=SIZES)
     net = learner.model.net
     x, y = learner.next_batch()
     loss = F.cross_entropy(next(net.exits(x)), y)

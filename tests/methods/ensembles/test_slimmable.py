@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,13 +14,12 @@ from tuneparts.methods.ensembles.config import SlimmableConfig, UniversallySlimm
 from tuneparts.methods.ensembles.deep import narrowed
 from tuneparts.methods.ensembles.slimmable import (
     Slimmable,
-    SlimmableLearner,
     UniversallySlimmable,
-    UniversallySlimmableLearner,
 )
 from tuneparts.models import DigitsCnn, MobileNetV2, NetConfig, WideResNet
 from tuneparts.models.sizes import count_parameters
-from tuneparts.training.learner import Context
+
+Start = Callable[..., Any]
 
 
 def slimmable(*configs: NetConfig) -> Slimmable:
@@ -54,15 +54,6 @@ def test_the_slim_member_adds_only_biases_and_norms() -> None:
     assert count_parameters(model) == wide + 8 + 16 + 32 + 10
 
 
-def test_both_widths_teach_the_shared_corner() -> None:
-    model = slimmable(WIDE, SLIM)
-    x = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    weight = model.nets[0].conv2.weight
-    (slim,) = torch.autograd.grad(model(x)[1].square().sum(), weight)
-    assert slim[:16, :8].abs().sum() > 0
-    assert slim[16:].abs().sum() == slim[:, 8:].abs().sum() == 0
-
-
 def test_threads_that_run_the_members_at_once_get_the_right_outputs() -> None:
     model = slimmable(WideResNet(depth=10, width=3), WideResNet(depth=10, width=1.5)).eval()
     x = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -73,21 +64,10 @@ def test_threads_that_run_the_members_at_once_get_the_right_outputs() -> None:
         )
 
 
-def test_norms_are_private() -> None:
-    model = slimmable(WideResNet(depth=10, width=3), WideResNet(depth=10, width=1.5))
-    assert model.nets[0].norm.num_features == 2 * model.nets[1].norm.num_features
-
-
 @pytest.mark.parametrize("configs", [(SLIM, WIDE), (WIDE, WideResNet(depth=10))])
 def test_members_that_do_not_fit_are_refused(configs: tuple[NetConfig, NetConfig]) -> None:
     with pytest.raises(ConfigError, match="the widest first"):
         slimmable(*configs)
-
-
-def test_the_learner_scores_every_width(toy: Task) -> None:
-    config = SlimmableConfig().replaced({"passes": 2, "interval": 2, "batch_size": 8})
-    row = SlimmableLearner(config, Context(toy, 0, torch.device("cpu"))).advance()
-    assert row["anytime/flops.1"] < row["anytime/flops.0"]
 
 
 SHAPE = (1, 8, 8)
@@ -116,12 +96,8 @@ def shuffled(net: nn.Module) -> nn.Module:
     return net
 
 
-def build(toy: Task, **changes: Any) -> UniversallySlimmableLearner:
-    given = {"passes": 4, "interval": 2, "batch_size": 8, "net": WRN, "recalibrate": 3} | changes
-    config = parse(UniversallySlimmableConfig, given)
-    learner = config.build(Context(toy, 0, torch.device("cpu")))
-    assert isinstance(learner, UniversallySlimmableLearner)
-    return learner
+def universal(start: Start, **changes: Any) -> Any:
+    return start(UniversallySlimmableConfig, **{"net": WRN, "recalibrate": 3, **changes})
 
 
 @pytest.mark.parametrize("widest", [WRN, DigitsCnn(), MobileNetV2(width=0.5)], ids=repr)
@@ -137,12 +113,12 @@ def test_a_member_is_the_first_channels_of_everything(widest: NetConfig) -> None
     assert torch.equal(model(batch())[0], model.nets[0](batch()))
 
 
-def test_a_step_is_the_sandwich_with_the_widest_as_teacher(toy: Task) -> None:
-    learner = build(toy, widths=(1.0, 0.5), num_trained=4)
+def test_a_step_is_the_sandwich_with_the_widest_as_teacher(start: Start, toy: Task) -> None:
+    learner = universal(start, widths=(1.0, 0.5), num_trained=4)
     widest = shuffled(learner.model.nets[0])
     middle = learner._between()
     assert len(middle) == 2
-    learner._widths = build(toy)._widths
+    learner._widths = universal(start)._widths
     x, y = learner.next_batch()
     got = learner.losses(x, y)
 
@@ -154,8 +130,8 @@ def test_a_step_is_the_sandwich_with_the_widest_as_teacher(toy: Task) -> None:
     torch.testing.assert_close(got, torch.stack(expected))
 
 
-def test_the_teacher_learns_from_labels_only(toy: Task) -> None:
-    learner = build(toy)
+def test_the_teacher_learns_from_labels_only(start: Start) -> None:
+    learner = universal(start)
     x, y = learner.next_batch()
     loss = learner.losses(x, y)
     weight = learner.model.nets[0].get_parameter("classifier.weight")
@@ -165,8 +141,8 @@ def test_the_teacher_learns_from_labels_only(toy: Task) -> None:
     assert not slope[:, slope.shape[1] // 2 :].any()
 
 
-def test_random_widths_lie_between_and_differ(toy: Task) -> None:
-    learner = build(toy, widths=(1.0, 0.7, 0.4), num_trained=60)
+def test_random_widths_lie_between_and_differ(start: Start) -> None:
+    learner = universal(start, widths=(1.0, 0.7, 0.4), num_trained=60)
     widths = [config.width for config in learner._between() if isinstance(config, WideResNet)]
     assert len(widths) == 58
     # 0.4 lies between two steps of the grid.
@@ -175,8 +151,8 @@ def test_random_widths_lie_between_and_differ(toy: Task) -> None:
     assert learner._narrowest == narrowed(WRN, 0.4)
 
 
-def test_statistics_are_those_of_each_width(toy: Task) -> None:
-    learner = build(toy)
+def test_statistics_are_those_of_each_width(start: Start) -> None:
+    learner = universal(start)
     seen: list[Tensor] = []
     learner.model.nets[1].stem.register_forward_hook(lambda _m, _i, out: seen.append(out))
     learner.step()
@@ -194,18 +170,12 @@ def test_statistics_are_those_of_each_width(toy: Task) -> None:
     "change",
     [{"widths": (1.0, 0.75)}, {"num_trained": 3}, {"recalibrate": 1}, {"net": DigitsCnn()}],
 )
-def test_every_field_matters(toy: Task, change: dict[str, Any]) -> None:
-    usual, other = build(toy).advance(), build(toy, **change).advance()
+def test_every_field_matters(start: Start, change: dict[str, Any]) -> None:
+    usual, other = (
+        universal(start).advance(),
+        universal(start, **change).advance(),
+    )
     assert usual != other
-
-
-def test_the_universal_learner_scores_every_width(toy: Task) -> None:
-    learner = build(toy, widths=(1.0, 0.75, 0.5))
-    learner.advance()
-    row = learner.advance()
-    costs = [row[f"anytime/flops.{member}"] for member in range(3)]
-    assert costs == sorted(costs, reverse=True)
-    assert len(set(costs)) == 3
 
 
 @pytest.mark.parametrize("widths", [(1.0,), (0.9, 0.5), (1.0, 0.5, 0.5), (1.0, 0.0)])
@@ -214,6 +184,14 @@ def test_widths_fall_from_one(widths: tuple[float, ...]) -> None:
         parse(UniversallySlimmableConfig, {"widths": widths})
 
 
-def test_a_net_whose_layers_depend_on_its_width_is_refused(toy: Task) -> None:
+def test_a_net_whose_layers_depend_on_its_width_is_refused(start: Start) -> None:
     with pytest.raises(ConfigError, match="shortcut"):
-        build(toy, net=WideResNet(depth=10, width=1))
+        universal(start, net=WideResNet(depth=10, width=1))
+
+
+def test_every_width_is_scored(start: Start) -> None:
+    three = universal(start, passes=2, widths=(1.0, 0.75, 0.5))
+    for learner, num in ((start(SlimmableConfig, passes=2), 2), (three, 3)):
+        row = learner.advance()
+        costs = [row[f"anytime/flops.{member}"] for member in range(num)]
+        assert costs == sorted(set(costs), reverse=True)

@@ -62,11 +62,9 @@ def same(a: Any, b: Any) -> bool:
     return torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
 
 
-@pytest.fixture(name="broadcast_of")
-def _broadcast_of():
-    return broadcast_of
-
-
-@pytest.fixture(name="same")
-def _same():
-    return same
+def rows_of(learner: FederatedLearner) -> list[dict[str, float]]:
+    """The reports of a learner to its end."""
+    rows = []
+    while not learner.finished:
+        rows.append(learner.advance())
+    return rows

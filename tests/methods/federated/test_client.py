@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.methods.federated.conftest import broadcast_of, same
 from tuneparts import models
 from tuneparts.core import seeding
 from tuneparts.core.errors import DivergedError
@@ -40,7 +41,7 @@ def scramble(learner, *numbers: int) -> None:
 
 @pytest.mark.parametrize("net", list(NETS))
 @pytest.mark.parametrize("chunk", [1, 2, 3])
-def test_only_partitions_from_the_own_chunk_on_are_sent(start, broadcast_of, net, chunk):
+def test_only_partitions_from_the_own_chunk_on_are_sent(start, net, chunk):
     learner = start(**NETS[net])
     sent = broadcast_of(learner)
     generator = seeding.torch_generator(0, "noise")
@@ -59,7 +60,7 @@ def test_only_partitions_from_the_own_chunk_on_are_sent(start, broadcast_of, net
 
 
 @pytest.mark.parametrize("net", list(NETS))
-def test_the_order_of_the_partitions_does_not_matter(start, broadcast_of, same, net):
+def test_the_order_of_the_partitions_does_not_matter(start, net):
     learner = start(**NETS[net])
     learner.client.receive(broadcast_of(learner))
     assignment = assignment_for(learner, 1)
@@ -71,7 +72,7 @@ def test_the_order_of_the_partitions_does_not_matter(start, broadcast_of, same, 
 
 
 @pytest.mark.parametrize("net", list(NETS))
-def test_a_client_leaves_the_servers_values_behind(start, broadcast_of, same, net):
+def test_a_client_leaves_the_servers_values_behind(start, net):
     learner = start(**NETS[net])
     sent = broadcast_of(learner)
     learner.client.receive(sent)
@@ -82,9 +83,7 @@ def test_a_client_leaves_the_servers_values_behind(start, broadcast_of, same, ne
 
 
 @pytest.mark.parametrize("chunk", [2, 3])
-def test_the_gradient_of_the_hypers_reads_partitions_below_the_chunk_only(
-    start, broadcast_of, same, chunk
-):
+def test_the_gradient_of_the_hypers_reads_partitions_below_the_chunk_only(start, chunk):
     """Neither local updates nor any value of partitions k..C can reach it."""
     learner = start()
     assignment = assignment_for(learner, chunk)
@@ -102,7 +101,7 @@ def test_the_gradient_of_the_hypers_reads_partitions_below_the_chunk_only(
     assert not same(learner.client.work(alone).hyper_grads, expected)
 
 
-def test_the_gradient_of_the_hypers_is_that_of_the_whole_client(start, broadcast_of):
+def test_the_gradient_of_the_hypers_is_that_of_the_whole_client(start):
     """Against one backward pass over all examples; nothing random, so no draws to match."""
     learner = start(hypers={"temperature": 2.0}, batch_size=3)
     assignment = assignment_for(learner, 2)
@@ -118,7 +117,7 @@ def test_the_gradient_of_the_hypers_is_that_of_the_whole_client(start, broadcast
 
 
 @pytest.mark.parametrize("partition", [1, 2, 3])
-def test_local_training_is_sgd_in_the_subnetwork_of_the_partition(start, broadcast_of, partition):
+def test_local_training_is_sgd_in_the_subnetwork_of_the_partition(start, partition):
     """Against autograd through masked weights, in plain torch."""
     learner = start(hypers={}, batch_size=4, local_epochs=2)
     sent = broadcast_of(learner, lr=0.1)
@@ -157,7 +156,7 @@ def test_batches_cover_the_client_once_an_epoch(start):
     assert not torch.equal(batches[0], later)
 
 
-def test_a_client_that_diverges_sends_nothing(start, broadcast_of):
+def test_a_client_that_diverges_sends_nothing(start):
     learner = start("fedavg", batch_size=2)
     learner.client.receive(broadcast_of(learner, lr=1e30))
     with pytest.raises(DivergedError, match="client 0 ended"):

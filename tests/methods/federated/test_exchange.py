@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tests.methods.federated.conftest import broadcast_of
 from tuneparts import models
 from tuneparts.methods.federated.exchange import Broadcast, Traffic, Update, num_bytes, weight_bytes
 from tuneparts.methods.partitioned.assign import Role
@@ -31,12 +32,9 @@ def test_bytes_follow_the_type():
     assert num_bytes(tensors(3, dtype=torch.float16)) == 6
 
 
-def test_everyone_downloads_one_model(start, broadcast_of):
-    learner = start("fedavg", net=WIDE)
-    assert weight_bytes(broadcast_of(learner).weights) == 4 * count_parameters(learner.net)
-
-
-def test_norms_are_sent_once_per_partition(start, broadcast_of):
+def test_everyone_downloads_one_model_and_norms_once_per_partition(start):
+    plain = start("fedavg", net=WIDE)
+    assert weight_bytes(broadcast_of(plain).weights) == 4 * count_parameters(plain.net)
     learner = start(net=models.ResNet9(width=4))
     affine = sum(
         parameter.numel()

@@ -3,16 +3,14 @@
 import dataclasses
 import pickle
 import time
-from functools import partial
 
 import pytest
 import torch
 
+from tests.methods.federated.conftest import broadcast_of, rows_of, same
 from tuneparts.core.errors import RoundError
 from tuneparts.methods.federated import client as executor
 from tuneparts.methods.federated.exchange import Dropped, Update
-from tuneparts.methods.federated.learner import make_client
-from tuneparts.training.learner import Context
 
 TASKS = {"clients_per_task": 2, "num_tasks": 2}
 
@@ -43,13 +41,6 @@ class Dying(Pickling):
         return [RuntimeError("the worker is gone"), *rest]
 
 
-def rows_of(learner) -> list[dict[str, float]]:
-    rows = []
-    while not learner.finished:
-        rows.append(learner.advance())
-    return rows
-
-
 def in_tasks(start, runner, **fields):
     learner = start(tasks=TASKS, **fields)
     context = dataclasses.replace(learner.context, tasks=runner)
@@ -57,17 +48,18 @@ def in_tasks(start, runner, **fields):
 
 
 @pytest.mark.parametrize("method", ["federated", "fedavg"])
-def test_tasks_give_the_bits_of_clients_in_turn(start, same, method):
+def test_tasks_give_the_bits_of_clients_in_turn(start, method):
     runner = Pickling()
     fields = {"method": method, "passes": 60, "interval": 20}
-    tasks = in_tasks(start, runner, **fields)
+    tasks = in_tasks(start, runner, client_timeout=100.0, **fields)
     turn = start(**fields)
     assert rows_of(tasks) == rows_of(turn)
     state, expected = tasks.state_dict(), turn.state_dict()
     assert same(dict(state), dict(expected))
     num_jobs, needs = runner.calls[0]
     assert num_jobs == 3  # five clients, two to a task
-    assert needs == {"cpus": 1, "gpus": 0, "at_once": 2, "timeout": None}
+    timeout = executor.START_SECONDS + 2 * 100.0
+    assert needs == {"cpus": 1, "gpus": 0, "at_once": 2, "timeout": timeout}
 
 
 def test_without_a_place_for_tasks_clients_are_played_in_turn(start):
@@ -83,12 +75,6 @@ def test_a_task_that_dies_drops_its_clients_and_the_round_goes_on(start):
     assert learner.finished
 
 
-def test_the_time_for_a_task_follows_from_that_of_its_clients(start):
-    runner = Pickling()
-    in_tasks(start, runner, client_timeout=100.0).step()
-    assert runner.calls[0][1]["timeout"] == executor.START_SECONDS + 2 * 100.0
-
-
 def failing(learner, broken: set[int], monkeypatch) -> None:
     work = learner.client.work
 
@@ -100,7 +86,7 @@ def failing(learner, broken: set[int], monkeypatch) -> None:
     monkeypatch.setattr(learner.client, "work", maybe)
 
 
-def test_a_client_that_fails_is_as_if_it_had_not_answered(start, monkeypatch, same):
+def test_a_client_that_fails_is_as_if_it_had_not_answered(start, monkeypatch):
     """The server and the bill see the others only; its download and its passes are spent."""
     learner, reference = start(), start()
     assignments = learner.schedule.assignments(0, 10**6)
@@ -117,7 +103,7 @@ def test_a_client_that_fails_is_as_if_it_had_not_answered(start, monkeypatch, sa
     assert learner.evaluate()["federated/dropped"] == 1
 
 
-def test_a_failing_client_leaves_the_servers_values_behind(start, monkeypatch, same):
+def test_a_failing_client_leaves_the_servers_values_behind(start, monkeypatch):
     """Even one that breaks in the middle of its steps."""
     learner = start(batch_size=2)
     weights = learner.server.weights()
@@ -154,7 +140,7 @@ def test_too_few_answers_end_the_run_with_the_reason(start, monkeypatch):
     enough.step()
 
 
-def test_a_late_client_is_dropped(start, broadcast_of, monkeypatch):
+def test_a_late_client_is_dropped(start, monkeypatch):
     learner = start()
     broadcast = broadcast_of(learner)
     assignments = learner.schedule.assignments(0, 10**6)
@@ -163,22 +149,3 @@ def test_a_late_client_is_dropped(start, broadcast_of, monkeypatch):
     answers = executor.SequentialExecutor(learner.client, timeout=2.0).run(broadcast, assignments)
     assert [type(answer) for answer in answers] == [Update, Dropped, Update, Update, Update]
     assert answers[1] == Dropped(assignments[1].client, "late: 5.0 s, allowed 2 s")
-
-
-def test_a_process_keeps_the_run_that_it_served_last(start, broadcast_of):
-    learner = start()
-    assignments = learner.schedule.assignments(0, 10**6)[:1]
-    context = learner.context
-    blueprints = [
-        executor.Blueprint(
-            partial(make_client, learner.config, context.task, seed, context.device),
-            context.device,
-            None,
-            1,
-        )
-        for seed in (0, 1)
-    ]
-    first, second = (executor.play(b, broadcast_of(learner), assignments) for b in blueprints)
-    assert list(executor._clients) == [blueprints[1].key]
-    assert not torch.equal(first[0].weights[3][0], second[0].weights[3][0])
-    assert isinstance(Context(context.task, 0, context.device).tasks, type(None))

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.methods.federated.conftest import broadcast_of, rows_of, same
 from tuneparts import models
 from tuneparts.core import seeding
 from tuneparts.core.config import parse
@@ -17,13 +18,6 @@ from tuneparts.methods.federated import FedAvgConfig, FederatedConfig
 from tuneparts.training import checkpoint
 
 FROZEN = {"affine": {"rotation": 0.3}, "frozen": ("affine",), "samples": 2}
-
-
-def rows_of(learner) -> list[dict[str, float]]:
-    rows = []
-    while not learner.finished:
-        rows.append(learner.advance())
-    return rows
 
 
 @pytest.mark.parametrize("method", ["federated", "fedavg"])
@@ -66,7 +60,7 @@ def test_one_client_with_all_data_is_centralised_sgd(start, stripes, method):
     assert learner.finished
 
 
-def test_one_chunk_is_federated_averaging(start, same):
+def test_one_chunk_is_federated_averaging(start):
     """The two methods share everything but the division."""
     fields = {"hypers": FROZEN, "passes": 60, "interval": 20}
     partitioned = start(proportions=(1.0,), **fields)
@@ -96,7 +90,7 @@ def test_data_of_a_chunk_never_reaches_earlier_partitions(start, stripes, chunk)
         assert unchanged == (k < chunk)
 
 
-def test_hypers_move_by_adam_on_the_mean_gradient_of_later_chunks(start, broadcast_of):
+def test_hypers_move_by_adam_on_the_mean_gradient_of_later_chunks(start):
     """Against plain arithmetic in float64 over three rounds."""
     learner = start(hypers={"temperature": 2.0}, hyper_lr=0.05, clients_per_round=8)
     raw = learner.hypers.learnable()[0].item()
@@ -117,7 +111,7 @@ def test_hypers_move_by_adam_on_the_mean_gradient_of_later_chunks(start, broadca
         assert learner.hypers.learnable()[0].item() == pytest.approx(raw, rel=1e-4)
 
 
-def test_a_round_without_later_chunks_leaves_the_hypers_alone(start, monkeypatch, same):
+def test_a_round_without_later_chunks_leaves_the_hypers_alone(start, monkeypatch):
     learner = start()
     assignments = [o for o in learner.schedule.assignments(0, 10**6) if o.chunk == 1]
     monkeypatch.setattr(type(learner.schedule), "assignments", lambda *_: assignments)
@@ -201,11 +195,6 @@ def test_every_field_matters_or_changes_no_number(start, fields, changed):
     assert (rows_of(start(**{**base, **fields})) != one) == changed
 
 
-def test_nets_with_running_statistics_are_refused(start):
-    with pytest.raises(ConfigError, match=r"BatchNorm2d\) keeps running statistics"):
-        start("fedavg", net=models.ResNet18())
-
-
 @pytest.mark.parametrize(
     ("config", "fields", "message"),
     [
@@ -229,3 +218,8 @@ def test_weights_in_one_partition_optimise_hypers_on_the_other_clients(start):
         assert bool(assignment.hyper_batches) == (assignment.chunk == 2)
     learner.step()
     assert learner.server.num_steps == {1: 1}
+
+
+def test_nets_with_running_statistics_are_refused(start):
+    with pytest.raises(ConfigError, match=r"BatchNorm2d\) keeps running statistics"):
+        start("fedavg", net=models.ResNet18())

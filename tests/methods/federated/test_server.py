@@ -1,16 +1,14 @@
 """How the server moves partitions: by whom, by how much, and with whose moments."""
 
-import copy
-
 import pytest
 import torch
 
+from tests.methods.federated.conftest import same
 from tuneparts import models
 from tuneparts.core import seeding
 from tuneparts.methods.federated.config import ServerConfig
 from tuneparts.methods.federated.exchange import Server, Update, mean_over
 from tuneparts.methods.partitioned.subnetwork import Partitioned
-from tuneparts.training import checkpoint
 
 KINDS = {
     "average": ServerConfig(kind="average"),
@@ -77,36 +75,8 @@ def test_a_partition_moves_by_the_clients_that_trained_it(parts, kind):
     assert server.num_steps == {1: 2, 2: 3, 3: 4}
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
-def test_what_nobody_trained_keeps_its_bits_and_its_moments(parts, kind, same):
-    server = Server(parts, KINDS[kind])
-    server.step(updates_for(parts, [1, 2], seed=0))
-    before = [values_of(parts, k) for k in (1, 2)]
-    moments = copy.deepcopy(server.state_dict()["optimisers"])
-    server.step(updates_for(parts, [3], seed=1))
-    assert same([values_of(parts, k) for k in (1, 2)], before)
-    after = server.state_dict()["optimisers"]
-    assert all(same(after[k], moments[k]) for k in (1, 2) if k in after)
-    assert kind == "average" or not same(after[3], moments[3])
-
-
-def test_the_order_of_answers_does_not_matter_and_one_client_keeps_its_bits(parts, same):
+def test_the_order_of_answers_does_not_matter_and_one_client_keeps_its_bits(parts):
     updates = updates_for(parts, [1, 1, 1], seed=4)
     pairs = [(u, u.weights[1]) for u in updates]
     assert same(mean_over(pairs), mean_over(pairs[::-1]))
     assert same(mean_over(pairs[:1]), list(updates[0].weights[1]))
-
-
-@pytest.mark.parametrize("kind", list(KINDS))
-def test_resumed_is_the_same_server(parts, kind, same):
-    twin = copy.deepcopy(parts)
-    server, resumed = Server(parts, KINDS[kind]), Server(twin, KINDS[kind])
-    server.step(updates_for(parts, [1, 2], seed=0))
-    state = checkpoint.from_bytes(checkpoint.to_bytes(server.state_dict()))
-    twin.load_state_dict(parts.state_dict())
-    resumed.load_state_dict(state)
-    updates = updates_for(parts, [1, 3], seed=1)
-    server.step(updates)
-    resumed.step(updates)
-    assert same(dict(parts.state_dict()), dict(twin.state_dict()))
-    assert same(server.state_dict(), resumed.state_dict())

@@ -71,6 +71,20 @@ def literal_cluster(
     return out_mu_N, out_sigma_N, ~np.isin(np.arange(len(mu_N)), list(free)), stages
 
 
+def literal_prefix(distances: list[float], delta: float) -> list[int]:
+    """Take the closest as long as the mean of those at a distance stays within delta."""
+    order = sorted(range(len(distances)), key=lambda i: distances[i])
+    taken: list[int] = []
+    total, num_positive = 0.0, 0
+    for i in order:
+        total += distances[i]
+        num_positive += distances[i] > 0
+        if total > delta * num_positive:
+            break
+        taken.append(i)
+    return taken
+
+
 def literal_wfn(
     weights: list[float], num_to_fix: int, *, delta: float, rounds: int, number: int
 ) -> tuple[list[float], list[bool]]:
@@ -92,22 +106,12 @@ def literal_wfn(
         for i in free:
             votes[min(centres, key=lambda c: (abs(weights[i] - c), c))] += 1
         winner = max(centres, key=lambda c: (votes[c], -c))
-        distances = {}
+        distances = []
         for i in free:
-            if winner == 0 and abs(weights[i]) < zero:
-                distances[i] = 0.0
-            else:
-                gap = abs(winner - weights[i])
-                distances[i] = gap / abs(weights[i]) if weights[i] else float("inf")
-        order = sorted(free, key=lambda i: (distances[i], i))
-        taken: list[int] = []
-        total, count = 0.0, 0
-        for i in order:
-            total += distances[i]
-            count += distances[i] > 0
-            if total > bound * count:
-                break
-            taken.append(i)
+            gap = abs(winner - weights[i])
+            relative = gap / abs(weights[i]) if weights[i] else math.inf
+            distances.append(0.0 if winner == 0 and abs(weights[i]) < zero else relative)
+        taken = [free[place] for place in literal_prefix(distances, bound)]
         for i in taken[: num_to_fix - sum(fixed)]:
             weights[i], fixed[i] = winner, True
         if taken:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.methods.pwfn.literal import literal_candidates
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.pwfn.centres import grid_integers, kmeans, progression, rounding_grid
+from tuneparts.methods.pwfn.centres import grid_integers, kmeans, rounding_grid
 
 LARGEST = st.one_of(
     st.floats(0, 4, allow_subnormal=False), st.integers(-9, 2).map(lambda power: 2.0**power)
@@ -24,33 +24,6 @@ def test_the_closed_form_is_all_sums_with_replacement(
     np.testing.assert_array_equal(grid_integers(bits, order, largest).numpy() / 2**bits, expected)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(st.integers(0, 9), st.integers(1, 4), LARGEST)
-def test_symmetric_nested_and_bounded(bits: int, order: int, largest: float) -> None:
-    integers = grid_integers(bits, order, largest).tolist()
-    assert integers == sorted({-n for n in integers})
-    assert 0 in integers
-    assert all(abs(n).bit_count() <= order for n in integers)
-    assert max(integers) <= largest * 2**bits
-    assert set(integers) <= set(grid_integers(bits, order + 1, largest).tolist())
-
-
-def test_a_bound_that_is_a_power_of_two_needs_two_terms() -> None:
-    assert 128 not in grid_integers(7, 1, 1.0).tolist()
-    assert 128 in grid_integers(7, 2, 1.0).tolist()
-    assert grid_integers(7, 4, 2.0**-7).tolist() == [0]
-    assert grid_integers(7, 4, 2.0**-8).tolist() == [0]
-    assert grid_integers(7, 4, 0.0).tolist() == [0]
-
-
-@pytest.mark.parametrize(
-    ("largest", "sizes"),
-    [(0.499, (13, 43, 83, 113)), (0.999, (15, 57, 127, 197)), (3.999, (19, 91, 259, 511))],
-)
-def test_numbers_of_centres(largest: float, sizes: tuple[int, ...]) -> None:
-    assert tuple(len(grid_integers(7, order, largest)) for order in (1, 2, 3, 4)) == sizes
-
-
 @pytest.mark.parametrize("largest", [0.0, 0.003, 2.0**-7, 0.3, 0.5, 1.2])
 def test_the_rounding_grid_reaches_over_the_largest(largest: float) -> None:
     for order in (1, 4):
@@ -59,23 +32,6 @@ def test_the_rounding_grid_reaches_over_the_largest(largest: float) -> None:
         assert torch.equal(grid, torch.unique(grid))
         assert largest <= grid[-1] <= max(2 * largest, 2.0**-7)
         assert all(int(n).bit_count() <= order for n in (grid.abs() * 128).tolist())
-
-
-def test_the_progression_leaves_no_weight_far_away() -> None:
-    delta = 0.05
-    centres = progression(2.0**-7, 1.5, delta=delta, num_terms=8)
-    assert torch.equal(centres, -centres.flip(0))
-    assert (centres == 0).sum() == 1
-    weights = torch.linspace(2.0**-7, 1.5, 5000, dtype=torch.float64)
-    nearest = (weights[:, None] - centres).abs().min(dim=1).values / weights
-    # Half a step of the progression, plus the error of each approximation.
-    assert nearest.max() <= 2.2 * delta
-
-
-def test_one_term_is_a_power_of_two() -> None:
-    centres = progression(2.0**-7, 1.0, delta=0.01, num_terms=1)
-    positive = centres[centres > 0].tolist()
-    assert all(math.frexp(value)[0] == 0.5 for value in positive)
 
 
 @pytest.mark.parametrize("arguments", [(-1, 1, 1.0), (7, 0, 1.0), (7, 1, math.inf), (7, 1, -1.0)])
@@ -99,13 +55,4 @@ def test_a_fixed_point_of_lloyds_steps(seed: int, num: int, num_centres: int) ->
 def test_separate_groups_are_found() -> None:
     values = torch.tensor([0.0, 0.1, 5.0, 5.1, 9.0])
     torch.testing.assert_close(kmeans(values, 3), torch.tensor([0.05, 5.05, 9.0]).double())
-
-
-def test_constant_values_have_one_centre() -> None:
     assert kmeans(torch.full((5,), 0.3), 4).tolist() == pytest.approx([0.3])
-
-
-@pytest.mark.parametrize(("values", "num"), [([1.0], 0), ([], 3)])
-def test_k_means_without_centres_or_numbers_is_refused(values: list[float], num: int) -> None:
-    with pytest.raises(ConfigError, match="num_centres >= 1"):
-        kmeans(torch.tensor(values), num)

@@ -6,8 +6,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tuneparts.core import torchvision_door
-from tuneparts.core.errors import ConfigError
 from tuneparts.methods.pwfn.gaussian import Gaussians, Sampled, cover
 from tuneparts.models import NETS
 
@@ -86,27 +84,6 @@ def test_what_stays_in_float_is_named_and_counted() -> None:
     assert "`max_norm`" in cover(shrunk)[1]["0.weight"]
 
 
-class KeptTwice(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.mix, self.head = nn.Linear(4, 4), nn.Linear(4, 2)
-        self.aside = [self.mix.weight]
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.mix(x) + x @ self.aside[0])
-
-
-def test_a_weight_that_is_kept_elsewhere_too_stays_in_float() -> None:
-    names, left_out = cover(KeptTwice(), torch.randn(3, 4))
-    assert names == ["mix.bias", "head.weight", "head.bias"]
-    assert left_out == {"mix.weight": "is read past its own layer (16)"}
-
-
-def test_a_net_without_a_layer_that_multiplies_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no layer that can be compressed"):
-        cover(nn.Sequential(nn.ReLU()))
-
-
 @pytest.mark.parametrize("name", ["mnist_cnn", "resnet18", "mobilenet_v2", "fixup_resnet"])
 def test_nets_of_the_registry(name: str) -> None:
     sizes = {"fixup_resnet": {"depth": 8}, "resnet18": {"width": 4}}.get(name, {})
@@ -114,25 +91,3 @@ def test_nets_of_the_registry(name: str) -> None:
     names, _ = cover(net, torch.rand(2, 3, 32, 32))
     layers = [m for m in net.modules() if isinstance(m, nn.Linear | nn.Conv2d)]
     assert len(names) == sum(len(list(layer.parameters())) for layer in layers)
-
-
-TRANSFORMERS = {
-    "VisionTransformer": {
-        "image_size": 32, "patch_size": 8, "num_layers": 1, "num_heads": 2, "hidden_dim": 32,
-        "mlp_dim": 32,
-    },
-    "SwinTransformer": {
-        "patch_size": [4, 4], "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 2],
-        "window_size": [4, 4],
-    },
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", TRANSFORMERS)
-def test_transformers_of_torchvision(name: str) -> None:
-    models = torchvision_door.load().models
-    net = getattr(models, name)(**TRANSFORMERS[name], num_classes=10)
-    names, left_out = cover(net, torch.rand(2, 3, 32, 32))
-    covered = sum(net.get_parameter(name).numel() for name in names)
-    assert covered > 0.9 * sum(p.numel() for p in net.parameters())
-    assert not any("past" in reason for reason in left_out.values())

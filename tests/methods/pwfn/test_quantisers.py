@@ -1,4 +1,5 @@
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,19 @@ from torch import Tensor, nn
 from tests.methods.pwfn.literal import literal_wfn
 from tuneparts.methods.pwfn import wfn
 from tuneparts.methods.pwfn.centres import rounding_grid
-from tuneparts.methods.pwfn.config import Clusters, Free, KMeans, Nearest, Quantiser, Uniform, Wfn
+from tuneparts.methods.pwfn.config import (
+    FRACTIONS,
+    Clusters,
+    KMeans,
+    Nearest,
+    Quantiser,
+    Uniform,
+    Wfn,
+    cut,
+)
 from tuneparts.methods.pwfn.gaussian import Gaussians
-from tuneparts.methods.pwfn.quantisers import channels_of, fix, pull, rounded
+from tuneparts.methods.pwfn.quantisers import channels_of, fix, pull, quota, rounded
+from tuneparts.methods.pwfn.threshold import Clustering
 from tuneparts.methods.pwfn.wfn import attraction
 
 ALL: list[Quantiser] = [
@@ -33,6 +44,13 @@ def drawn(seed: int, num: int = 150) -> tuple[Tensor, Tensor]:
     mu = torch.from_numpy(rng.normal(0, 0.2, num).astype(np.float32))
     sigma = torch.from_numpy(rng.uniform(0, 0.01, num).astype(np.float32))
     return mu, sigma
+
+
+def fixed_anew(
+    quantiser: Quantiser, mu: Tensor, sigma: Tensor, num_fixed: int, rounds_left: int
+) -> Clustering:
+    none = torch.zeros_like(mu, dtype=torch.bool)
+    return fix(quantiser, mu, sigma, none, num_fixed=num_fixed, rounds_left=rounds_left)
 
 
 @pytest.mark.parametrize("quantiser", ALL, ids=repr)
@@ -58,8 +76,7 @@ MONOTONE = [q for q in ALL if isinstance(q, Nearest) or getattr(q, "monotone", F
 @pytest.mark.parametrize("quantiser", MONOTONE, ids=repr)
 def test_monotone_quantisers_keep_what_is_fixed(quantiser: Quantiser) -> None:
     mu, sigma = drawn(0)
-    none = torch.zeros_like(mu, dtype=torch.bool)
-    first = fix(quantiser, mu, sigma, none, num_fixed=60, rounds_left=1)
+    first = fixed_anew(quantiser, mu, sigma, 60, 1)
     moved = torch.where(first.fixed_N, first.mu_N, first.mu_N + 0.01)
     second = fix(quantiser, moved, first.sigma_N, first.fixed_N, num_fixed=150, rounds_left=0)
     assert second.fixed_N[first.fixed_N].all()
@@ -79,13 +96,12 @@ def test_clustering_anew_may_move_what_was_fixed() -> None:
 
 def test_nearest_is_nearest() -> None:
     mu, sigma = drawn(3, 400)
-    none = torch.zeros_like(mu, dtype=torch.bool)
     plain = Nearest(bits=5, max_order=2, zero_rule=False)
-    result = fix(plain, mu, sigma, none, num_fixed=400, rounds_left=0)
+    result = fixed_anew(plain, mu, sigma, 400, 0)
     grid = rounding_grid(5, 2, mu.abs().max().item())
     best = (mu.double()[:, None] - grid).abs().min(dim=1).values
     torch.testing.assert_close((result.mu_N.double() - mu).abs(), best)
-    ruled = fix(Nearest(bits=5, max_order=2), mu, sigma, none, num_fixed=400, rounds_left=0)
+    ruled = fixed_anew(Nearest(bits=5, max_order=2), mu, sigma, 400, 0)
     small = mu.abs() < 2.0**-5
     assert not ruled.mu_N[small].any()
     assert torch.equal(ruled.mu_N[~small], result.mu_N[~small])
@@ -93,47 +109,18 @@ def test_nearest_is_nearest() -> None:
 
 def test_nearest_fixes_the_closest_first() -> None:
     mu, sigma = drawn(4)
-    none = torch.zeros_like(mu, dtype=torch.bool)
-    everything = fix(Nearest(), mu, sigma, none, num_fixed=150, rounds_left=0)
-    some = fix(Nearest(), mu, sigma, none, num_fixed=50, rounds_left=1)
+    everything = fixed_anew(Nearest(), mu, sigma, 150, 0)
+    some = fixed_anew(Nearest(), mu, sigma, 50, 1)
     moves = (everything.mu_N - mu).abs()
     assert moves[some.fixed_N].max() <= moves[~some.fixed_N].min()
-
-
-def test_powers_of_two_only() -> None:
-    mu, sigma = drawn(5)
-    none = torch.zeros_like(mu, dtype=torch.bool)
-    result = fix(Nearest(max_order=1), mu, sigma, none, num_fixed=150, rounds_left=0)
-    mantissas = torch.frexp(result.mu_N[result.mu_N != 0]).mantissa.abs()
-    assert (mantissas == 0.5).all()
-
-
-def test_k_means_uses_at_most_its_values() -> None:
-    mu, sigma = drawn(6)
-    none = torch.zeros_like(mu, dtype=torch.bool)
-    result = fix(KMeans(num_values=7), mu, sigma, none, num_fixed=150, rounds_left=0)
-    assert len(torch.unique(result.mu_N)) <= 7
 
 
 @pytest.mark.parametrize("change", [{"delta": 0.3}, {"bits": 4}, {"max_order": 1}])
 def test_wfn_fields_matter(change: dict[str, Any]) -> None:
     mu, sigma = drawn(7)
-    none = torch.zeros_like(mu, dtype=torch.bool)
-    usual = fix(Wfn(), mu, sigma, none, num_fixed=150, rounds_left=0)
-    other = fix(Wfn(**change), mu, sigma, none, num_fixed=150, rounds_left=0)
+    usual = fixed_anew(Wfn(), mu, sigma, 150, 0)
+    other = fixed_anew(Wfn(**change), mu, sigma, 150, 0)
     assert not torch.equal(usual.mu_N, other.mu_N)
-
-
-def test_wfn_moves_little_in_relative_terms_and_is_loose_at_first() -> None:
-    mu, sigma = drawn(8, 600)
-    none = torch.zeros_like(mu, dtype=torch.bool)
-    tight = fix(Wfn(delta=0.02), mu, sigma, none, num_fixed=600, rounds_left=0)
-    loose = fix(Wfn(delta=0.02), mu, sigma, none, num_fixed=600, rounds_left=5)
-    large = mu.abs() >= 2.0**-7
-    moved = ((tight.mu_N - mu).abs() / mu.abs())[large]
-    assert moved.mean() < 0.05
-    assert (tight.mu_N[~large].abs() <= 2.0**-7).all()  # 0, or the first centre, if that won more
-    assert len(torch.unique(loose.mu_N)) < len(torch.unique(tight.mu_N))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -145,10 +132,7 @@ def test_wfn_is_what_the_released_code_does(seed: int, rounds_left: int, share: 
     mu = torch.from_numpy((rng.normal(0, 1, num) * spread).astype(np.float32))
     mu[:3] = torch.tensor([0.0, 0.25, -0.25])
     num_fixed = math.ceil(share * num)
-    none = torch.zeros(num, dtype=torch.bool)
-    found = fix(
-        Wfn(delta=0.015), mu, torch.ones(num), none, num_fixed=num_fixed, rounds_left=rounds_left
-    )
+    found = fixed_anew(Wfn(delta=0.015), mu, torch.ones(num), num_fixed, rounds_left)
     expected, fixed = literal_wfn(
         mu.tolist(), num_fixed, delta=0.015, rounds=10, number=9 - rounds_left
     )
@@ -198,14 +182,6 @@ def test_zero_channels_stay_zero() -> None:
     gaussians = Gaussians(net, ["weight"])
     found = rounded(Uniform(), gaussians.means(), channels_of(gaussians, net))
     assert not found.any()
-
-
-def test_free_fixes_nothing() -> None:
-    mu, sigma = drawn(1)
-    none = torch.zeros_like(mu, dtype=torch.bool)
-    result = fix(Free(), mu, sigma, none, num_fixed=100, rounds_left=0)
-    assert torch.equal(result.mu_N, mu)
-    assert not result.fixed_N.any()
 
 
 def test_the_pull_of_wfn_is_a_share_of_the_loss() -> None:
@@ -275,19 +251,46 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
         assert slope[place].item() == pytest.approx(difference / (2 * step), rel=1e-4, abs=1e-7)
 
 
-def test_small_weights_are_not_drawn_and_large_ones_come_closer() -> None:
-    weights = torch.tensor([0.0, 1e-30, -0.007, 0.27, 0.23, -0.47])
-    _, slope = attraction(weights, torch.tensor(CENTRES), temperature=0.05, zero_below=2.0**-7)
-    assert not slope[:3].any()
-    # Downhill is towards 0.25 from both sides, and towards -0.5.
-    assert slope[3] > 0 > slope[4]
-    assert slope[5] > 0
-
-
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     centres = torch.tensor(CENTRES, dtype=torch.float64)
     whole = attraction(some_weights(), centres, temperature=0.05, zero_below=2.0**-7)
     monkeypatch.setattr(wfn, "BLOCK", 3 * len(CENTRES))
-    cut = attraction(some_weights(), centres, temperature=0.05, zero_below=2.0**-7)
-    torch.testing.assert_close(cut[0], whole[0])
-    assert torch.equal(cut[1], whole[1])
+    in_blocks = attraction(some_weights(), centres, temperature=0.05, zero_below=2.0**-7)
+    torch.testing.assert_close(in_blocks[0], whole[0])
+    assert torch.equal(in_blocks[1], whole[1])
+
+
+@settings(deadline=None, derandomize=True)
+@given(
+    st.integers(1, 10**5),
+    st.floats(0, 0.9),
+    st.floats(0, 0.09),
+    st.floats(0, 3),
+    st.integers(1, 12),
+)
+def test_the_budget_is_cut_without_loss(
+    passes: int, pretrain: float, warmup: float, first_round: float, num_rounds: int
+) -> None:
+    rounds = cut(
+        passes, pretrain=pretrain, warmup=warmup, first_round=first_round, num_rounds=num_rounds
+    )
+    edges = [0, rounds.pretrain_end, rounds.warmup_end, *rounds.ends]
+    assert edges == sorted(edges)
+    assert len(rounds.ends) == num_rounds
+    assert rounds.ends[-1] == passes
+
+
+def test_the_published_schedule() -> None:
+    # 27.05 epochs of 176 steps: a twentieth of one, then nine rounds of three.
+    rounds = cut(round(27.05 * 176), pretrain=0, warmup=0, first_round=1 / 60, num_rounds=10)
+    assert rounds.ends[0] == round(0.05 * 176)
+    lengths = [b - a for a, b in zip(rounds.ends, rounds.ends[1:], strict=False)]
+    assert all(abs(length - 3 * 176) <= 1 for length in lengths)
+    assert FRACTIONS[-1] == 1
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.integers(0, 10**8), st.integers(0, 1000))
+def test_quotas_are_exact_in_decimal(num: int, thousandths: int) -> None:
+    assert quota(num, thousandths / 1000) == math.ceil(Fraction(thousandths, 1000) * num)
+    assert quota(100, 0.07) == 7

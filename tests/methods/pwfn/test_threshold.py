@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 from tests.methods.pwfn.literal import literal_cluster
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.pwfn import threshold
-from tuneparts.methods.pwfn.threshold import SIGMA_FLOOR, Clustering, cluster, smallest
+from tuneparts.methods.pwfn.threshold import Clustering, cluster
 
 Floats = npt.NDArray[np.float32]
 
@@ -90,102 +90,6 @@ def test_equal_to_the_literal_form_without_a_table_and_in_small_chunks(
     assert torch.equal(ours.fixed_N, expected.fixed_N)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
-@given(CASES)
-def test_quota_grid_and_untouched_rest(case: tuple[tuple[Floats, Floats], float]) -> None:
-    (mu, sigma), fraction = case
-    result = run(mu, sigma, quota(mu, fraction))
-    fixed = result.fixed_N
-    assert fixed.sum() == quota(mu, fraction)
-    assert torch.equal(result.mu_N[~fixed], torch.from_numpy(mu)[~fixed])
-    assert torch.equal(result.sigma_N[~fixed], torch.from_numpy(sigma)[~fixed])
-    integers = result.mu_N[fixed].double() * 128
-    assert torch.equal(integers, integers.round())
-    assert all(int(abs(n)).bit_count() <= 4 for n in integers.tolist())
-    assert all(stage.order <= 4 for stage in result.stages)
-
-
-@settings(max_examples=10, deadline=None, derandomize=True)
-@given(weights())
-def test_every_weight_was_within_reach_at_its_stage(case: tuple[Floats, Floats]) -> None:
-    mu, sigma = case
-    fixed_before = torch.zeros(len(mu), dtype=torch.bool)
-    stages = run(mu, sigma, len(mu)).stages
-    done = 0
-    for stage in stages:
-        done += stage.num_fixed
-        result = run(mu, sigma, done)
-        new = result.fixed_N & ~fixed_before
-        old_mu = torch.from_numpy(mu).double()
-        scale = torch.from_numpy(sigma).double().clamp(min=SIGMA_FLOOR)
-        reached = (result.mu_N.double() - old_mu).abs() / scale <= stage.delta
-        by_rule = (result.mu_N == 0) & (old_mu.abs() < 2.0**-7)
-        assert (reached | by_rule)[new].all()
-        fixed_before = result.fixed_N
-
-
-@settings(max_examples=20, deadline=None, derandomize=True)
-@given(weights())
-def test_small_weights_go_to_zero_or_to_what_is_truly_near(case: tuple[Floats, Floats]) -> None:
-    mu, _ = case
-    # Deviations too small to reach anything but what the zero rule gives.
-    result = run(mu, np.full_like(mu, 1e-9), len(mu))
-    small = torch.from_numpy(mu).abs() < 2.0**-7 * 0.99
-    assert not result.mu_N[small].any()
-
-
-def test_small_weights_go_to_zero_after_unbalanced_picks() -> None:
-    # A popular negative centre is picked first; 0 must still be found among the others.
-    rng = np.random.default_rng(0)
-    mu = np.concatenate([rng.normal(-0.125, 1e-3, 500), rng.normal(0, 1e-3, 200)])
-    result = run(mu.astype(np.float32), np.full(700, 0.002, dtype=np.float32), 700)
-    assert (result.mu_N[:500] == -0.125).all()
-    assert not result.mu_N[500:].any()
-
-
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(st.integers(0, 10**6), st.sampled_from([0.3, 1.0]))
-def test_signs_mirror_and_permutations_permute(seed: int, fraction: float) -> None:
-    # Sizes differ between clusters, and no two distances are equal: no ties to break.
-    rng = np.random.default_rng(seed)
-    sizes = [31, 17, 11, 5]
-    centres = np.array([0.25, -0.5, 0.0625, 0.0])
-    mu = np.repeat(centres, sizes) + rng.normal(0, 1e-4, sum(sizes))
-    mu = mu.astype(np.float32)
-    sigma = rng.uniform(0.001, 0.002, len(mu)).astype(np.float32)
-    num = quota(mu, fraction)
-    result = run(mu, sigma, num)
-    mirrored = run(-mu, sigma, num)
-    assert torch.equal(mirrored.mu_N, -result.mu_N)
-    order = rng.permutation(len(mu))
-    permuted = run(mu[order], sigma[order], num)
-    assert torch.equal(permuted.mu_N, result.mu_N[torch.from_numpy(order)])
-    assert torch.equal(permuted.fixed_N, result.fixed_N[torch.from_numpy(order)])
-
-
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(CASES)
-def test_doubling_everything_doubles_the_result(
-    case: tuple[tuple[Floats, Floats], float],
-) -> None:
-    (mu, sigma), fraction = case
-    sigma = np.maximum(sigma, np.float32(2 * SIGMA_FLOOR))  # the floor does not double
-    result = run(mu, sigma, quota(mu, fraction), bits=7)
-    doubled = run(2 * mu, 2 * sigma, quota(mu, fraction), bits=6)
-    assert torch.equal(doubled.mu_N, 2 * result.mu_N)
-
-
-def test_weights_with_larger_deviations_are_fixed_first_and_move_further() -> None:
-    rng = np.random.default_rng(0)
-    half = rng.uniform(0.1, 0.4, 400).astype(np.float32)
-    mu = np.concatenate([half, half])
-    sigma = np.repeat(np.float32([0.0005, 0.01]), 400)
-    early = run(mu, sigma, 300).fixed_N
-    assert early[400:].sum() > 3 * early[:400].sum()
-    moved = (run(mu, sigma, 800).mu_N - torch.from_numpy(mu)).abs()
-    assert moved[400:].mean() > 2 * moved[:400].mean()
-
-
 @pytest.mark.parametrize(
     "mu", [[0.0] * 5, [2.0**-9] * 5, [2.0**-7], [0.3] * 5, [1.0, -1.0], [1e-30, 0.7]]
 )
@@ -195,21 +99,12 @@ def test_it_ends_for_every_kind_of_weight(mu: list[float], zero_rule: bool) -> N
     assert result.fixed_N.all()
 
 
-def test_nothing_to_fix_changes_nothing() -> None:
-    mu, sigma = torch.tensor([0.3, 0.1]), torch.tensor([0.01, 0.02])
-    result = cluster(mu, sigma, 0)
-    assert torch.equal(result.mu_N, mu)
-    assert torch.equal(result.sigma_N, sigma)
-    assert not result.fixed_N.any()
-    empty = cluster(torch.zeros(0), torch.zeros(0), 0)
-    assert not len(empty.mu_N)
-
-
-def test_inputs_are_not_changed() -> None:
+def test_inputs_are_not_changed_and_may_be_empty() -> None:
     mu, sigma = torch.tensor([0.3, 0.1]), torch.tensor([0.0, 0.02])
     cluster(mu, sigma, 2)
     assert torch.equal(mu, torch.tensor([0.3, 0.1]))
     assert torch.equal(sigma, torch.tensor([0.0, 0.02]))
+    assert not len(cluster(torch.zeros(0), torch.zeros(0), 0).mu_N)
 
 
 @pytest.mark.parametrize(
@@ -253,15 +148,6 @@ def test_memory_is_linear_in_the_number_of_weights() -> None:
         result = cluster(mu, sigma, num)
     assert len(torch.unique(result.mu_N)) > 20
     assert largest.num_bytes <= 8 * num  # one number a weight, never one a weight and centre
-
-
-@settings(max_examples=80, deadline=None, derandomize=True)
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.data())
-def test_as_a_stable_sort_selects(values: list[int], data: st.DataObject) -> None:
-    num = data.draw(st.integers(0, len(values)))
-    order = sorted(range(len(values)), key=lambda i: values[i])[:num]
-    expected = [i in order for i in range(len(values))]
-    assert smallest(torch.tensor(values, dtype=torch.float64), num).tolist() == expected
 
 
 def test_more_pairs_of_centres_than_int32_can_hold() -> None:

@@ -3,6 +3,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from tuneparts.data.config import DataConfig
+from tuneparts.data.task import Task
 from tuneparts.methods.superweights.clusters import Layer, layers_of
 from tuneparts.models import WideResNet
 
@@ -22,3 +24,8 @@ def wrn_layers() -> WrnLayers:
         return layers
 
     return make
+
+
+@pytest.fixture(scope="session")
+def toy() -> Task:
+    return DataConfig(name="stripes", num_train=96, num_val=16, num_test=16).load()

@@ -39,17 +39,13 @@ def test_bins_of_relative_depth(wrn_layers) -> None:
 
 
 def test_a_small_net_has_fewer_bins_and_none_means_one_per_layer(wrn_layers) -> None:
-    layers = wrn_layers((10, 1))
-    assert counts(layers, clusters.depth_bins(layers, 4), 0, "conv3x3") == [3, 2, 2]
+    layers = wrn_layers((16, 1), (10, 1))
+    assert counts(layers, clusters.depth_bins(layers, 4), 1, "conv3x3") == [3, 2, 2]
     alone = clusters.depth_bins(layers, None)
-    assert len(set(alone)) == len(layers)
-    both = wrn_layers((16, 1), (10, 1))
-    labels = clusters.depth_bins(both, None)
-    deep = [k for x, k in zip(both, labels, strict=True) if x.member == 0]
-    flat = [k for x, k in zip(both, labels, strict=True) if x.member == 1]
-    assert len(set(deep)) == len(deep)
-    assert len(set(flat)) == len(flat)
-    assert set(flat) <= set(deep)
+    deep, flat = ([k for x, k in zip(layers, alone, strict=True) if x.member == m] for m in (0, 1))
+    assert len({*deep}) == len(deep)
+    assert len({*flat}) == len(flat)
+    assert {*flat} <= {*deep}
 
 
 def test_splitting_by_similarity_refines_and_stays_inside() -> None:
@@ -79,14 +75,7 @@ def test_random_clusters_have_the_same_sizes_within_the_same_bins(seed: int) -> 
     for part in (slice(0, 6), slice(6, 10)):
         assert sorted(Counter(new[part]).values()) == sorted(Counter(labels[part]).values())
     assert not set(new[:6]) & set(new[6:])
-
-
-def test_random_clusters_differ_between_seeds() -> None:
-    labels, within = [0, 0, 0, 1, 1, 1, 2, 2], [0] * 8
-    draws = {
-        tuple(clusters.shuffled(labels, within, np.random.default_rng(seed))) for seed in range(5)
-    }
-    assert len(draws) > 1
+    assert new != labels
 
 
 def test_merging_stops_as_soon_as_the_budget_fits(wrn_layers) -> None:
@@ -129,11 +118,6 @@ def test_kinds_keep_linear_kernels_and_groups_apart() -> None:
     assert digits[2].shape == (64, 128)
     assert digits[2].fan_in == 128
     assert digits[1].fan_in == 16 * 9
-
-
-def test_a_net_of_a_head_alone_is_refused() -> None:
-    with pytest.raises(ConfigError, match="member 3 has 1 such"):
-        layers_of(nn.Sequential(nn.Linear(3, 2)), 3)
 
 
 def test_a_layer_whose_weight_is_tied_is_refused_by_name() -> None:

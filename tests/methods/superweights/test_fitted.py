@@ -1,6 +1,7 @@
 import copy
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
@@ -9,8 +10,9 @@ from torch import nn
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.superweights import fit
+from tuneparts.methods.superweights.fitted import unshared_weights
 
-SETTINGS = {"passes": 40, "interval": 20, "batch_size": 20}
+SETTINGS: dict[str, Any] = {"passes": 40, "interval": 20, "batch_size": 20}
 
 
 def _net(width=16, seed=0):
@@ -71,21 +73,6 @@ def test_sizes_are_within_the_budget_and_add_up():
     assert ensemble.private[0]["5"] == "is the head"
 
 
-def test_composed_weights_of_equal_layers_come_from_the_same_templates():
-    # One template and one coefficient vector for all: the very same weight in both members.
-    ensemble = fit(
-        [_net(16), _net(16, seed=1)],
-        *_data(),
-        budget=352,
-        sharing={"clusters": "depth", "coefficients": "shared", "beta": None, "num_bins": 2},
-        **SETTINGS,
-    )
-    one, two = ensemble.members
-    assert torch.equal(one[0].weight, two[0].weight)
-    assert torch.equal(one[3].weight, two[3].weight)
-    assert not torch.equal(one[5].weight, two[5].weight)
-
-
 def test_a_function_builds_each_member_from_a_seed_of_its_own():
     def build():
         return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
@@ -106,26 +93,18 @@ def test_a_function_builds_each_member_from_a_seed_of_its_own():
         (_net(), {}, "give a list of torch modules"),
         ([], {}, "of 0 nets"),
         ([_net()], {"members": 2}, "`members` is 2, of 1 nets"),
-        (_net, {}, "`members` is None"),
         (_net, {"members": 0}, "`members` is 0"),
         (lambda: "net", {"members": 1}, "give a list of torch modules"),
         ([_net()], {"budget": 10}, "the budget must hold"),
         ([_net()], {"budget": 400, "allocation": {"budget": 300}}, "in `allocation` as well"),
+        ([_net()], {"budget": -5}, "budget.*-5"),
+        ([_net()], {"budget": 3.5}, "budget.*3.5"),
         ([_net()], {"pases": 3}, "Did you mean `passes`"),
-        ([_net()], {"passes": 2}, "leave it a pass"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(nets, fields, message):
     with pytest.raises(ConfigError, match=message):
         fit(nets, *_data(), **fields)
-
-
-def test_members_that_cannot_share_are_refused_by_layer_and_reason():
-    x, y = _data()
-    with pytest.raises(ConfigError, match="member 0 has none: `0` is the head"):
-        fit([nn.Sequential(nn.Linear(6, 3))], x, y, **SETTINGS)
-    with pytest.raises(ConfigError, match="has 2 for 3 classes"):
-        fit([nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 2))], x, y, **SETTINGS)
 
 
 def test_frozen_layers_stay_as_they_are():
@@ -137,14 +116,13 @@ def test_frozen_layers_stay_as_they_are():
     assert "3" not in ensemble.private[1]
 
 
-def _fitted(**fields):
-    x, y = _data()
+@pytest.fixture(scope="module")
+def ensemble():
     nets = [_net(16), _net(12, seed=1), _net(16, seed=2)]
-    return fit(nets, x, y, budget=300, report=lambda _: None, **SETTINGS, **fields)
+    return fit(nets, *_data(), budget=300, sharing={"tau": 0.2}, **SETTINGS)
 
 
-def test_a_prediction_stops_at_its_limit():
-    ensemble = _fitted()
+def test_a_prediction_stops_at_its_limit(ensemble):
     x, _ = _data()
 
     def mean_of(num):
@@ -161,10 +139,11 @@ def test_a_prediction_stops_at_its_limit():
         ({}, 3),
     ):
         torch.testing.assert_close(ensemble.predict(x, **limit).exp(), mean_of(num))
+    with pytest.raises(ConfigError, match="`members` is 0: must be at least 1"):
+        ensemble.predict(x, members=0)
 
 
-def test_members_can_be_carried_away(tmp_path):
-    ensemble = _fitted()
+def test_members_can_be_carried_away(ensemble, tmp_path):
     x, _ = _data()
     paths = ensemble.export(tmp_path / "members")
     for path, net, member in zip(
@@ -174,8 +153,7 @@ def test_members_can_be_carried_away(tmp_path):
         assert torch.equal(net.eval()(x), member(x))
 
 
-def test_threads_may_predict_at_once():
-    ensemble = _fitted()
+def test_threads_may_predict_at_once(ensemble):
     x, _ = _data()
     expected = [ensemble.predict(x[:num]) for num in range(1, 9)]
     with ThreadPoolExecutor(8) as pool:
@@ -183,36 +161,8 @@ def test_threads_may_predict_at_once():
         assert all(torch.equal(out, expected[num % 8]) for num, out in enumerate(found))
 
 
-def test_a_net_of_another_precision_is_refused_with_the_cure():
-    x, y = _data()
-    with pytest.raises(ConfigError, match="Float and Double"):
-        fit([_net(8).double(), _net(8).double()], x, y, passes=20)
-
-
-class _Gated(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.hidden, self.head, self.gate = nn.Linear(6, 8), nn.Linear(8, 3), nn.Linear(6, 1)
-
-    def forward(self, x):
-        return self.head(self.hidden(x).relu()) * torch.sigmoid(self.gate(x))
-
-
-def test_a_gate_that_runs_last_is_shared_and_the_head_is_not():
-    ensemble = fit(_Gated, *_data(), members=2, **SETTINGS)
-    assert ensemble.private == ({"head": "is the head"},) * 2
-
-
-@pytest.mark.parametrize("members", [0, -1])
-def test_a_prediction_of_no_members_is_refused(members):
+def test_an_ensemble_can_be_pickled(ensemble):
     x, _ = _data()
-    with pytest.raises(ConfigError, match=f"`members` is {members}: must be at least 1"):
-        _fitted().predict(x, members=members)
-
-
-def test_an_ensemble_can_be_pickled():
-    x, _ = _data()
-    ensemble = _fitted(sharing={"tau": 0.2})
     again = pickle.loads(pickle.dumps(ensemble))
     assert torch.equal(again.predict(x), ensemble.predict(x))
     assert again.learner.config.sharing.tau == 0.2
@@ -234,3 +184,50 @@ def test_layers_may_be_skipped_while_gradients_are_compared():
     stages = {"norms": "train", "analysis": 0.2}
     ensemble = fit(_Skipping, *_data(), members=2, stages=stages, passes=40, batch_size=20)
     assert list(ensemble.private[0]) == ["head"]
+
+
+TOKENS = torch.randint(0, 11, (60, 7), generator=torch.Generator().manual_seed(0))
+LABELS = TOKENS[:, 0] % 3
+RECURRENT = {
+    "passes": 2,
+    "batch_size": 20,
+    "members": 2,
+    "sharing": {"clusters": "depth", "beta": None},
+}
+EMBEDDING, LSTM, MIX = 11 * 8, 4 * 16 * (8 + 16), 16 * 8
+
+
+class _Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.lstm = nn.Embedding(11, 8), nn.LSTM(8, 16, batch_first=True)
+        self.mix, self.norm, self.head = nn.Linear(16, 8), nn.LayerNorm(8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(self.norm(self.mix(self.lstm(self.embed(x))[0][:, -1]).relu()))
+
+
+def test_the_budget_counts_layers_that_cannot_share():
+    unshared = 2 * (EMBEDDING + LSTM)
+    ensemble = fit(_Recurrent, TOKENS, LABELS, budget=unshared + 2 * MIX, **RECURRENT)
+    assert ensemble.sizes.unshared == unshared
+    assert ensemble.sizes.templates == 2 * MIX
+    tight = fit(_Recurrent, TOKENS, LABELS, budget=unshared + 2 * MIX - 1, **RECURRENT)
+    assert tight.sizes.templates == MIX
+    with pytest.raises(ConfigError, match=r"300 also counts 3248 .*: `lstm.weight_hh_l0` of"):
+        fit(_Recurrent, TOKENS, LABELS, budget=300, **RECURRENT)
+    templates_alone = fit(_Recurrent, TOKENS, LABELS, allocation={"budget": MIX}, **RECURRENT)
+    assert templates_alone.sizes.templates == MIX
+
+
+def test_heads_norms_biases_and_frozen_weights_are_not_counted_and_tied_ones_once():
+    net = _Recurrent()
+    net.norm = nn.LayerNorm((1, 8))
+    net.again = nn.Embedding(11, 8)
+    net.again.weight = net.embed.weight
+    net.alias = net.mix
+    net.lstm.weight_hh_l0.requires_grad_(False)
+    assert unshared_weights(net, ["mix"], ["head"]) == {
+        "embed.weight": EMBEDDING,
+        "lstm.weight_ih_l0": 4 * 16 * 8,
+    }

@@ -3,12 +3,13 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
-from tuneparts.methods.superweights.config import SharingStage, SuperweightsConfig
+from tuneparts.methods.superweights.config import SharingStage, SuperweightsConfig, timetable
 from tuneparts.methods.superweights.learner import SuperweightsLearner
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
@@ -24,11 +25,6 @@ BASE: dict[str, Any] = {
     "optimiser.weight_decay": 0.01,
 }
 WRN = {"members": ({"name": "wide_resnet", "depth": 16}, {"name": "wide_resnet", "depth": 10})}
-
-
-@pytest.fixture(scope="module")
-def toy() -> Task:
-    return DataConfig(name="stripes", num_train=96, num_val=16, num_test=16).load()
 
 
 def learner(toy: Task, seed: int = 0, **changes: Any) -> SuperweightsLearner:
@@ -127,13 +123,6 @@ def test_untying_keeps_the_function_and_the_momentum(toy: Task) -> None:
         assert len(alpha.unique(dim=0)) == max(rows) + 1
 
 
-def test_beta_none_keeps_coefficients_tied_to_the_end(toy: Task) -> None:
-    run = learner(toy, **{"sharing.coefficients": "shared", "sharing.beta": None})
-    last = ran(run)[-1]
-    assert last["superweights/vectors"] == len(run.model.bank.plan.slots)
-    assert run.timetable.train == run.timetable.compare_uses
-
-
 def test_training_starts_from_weights_that_the_search_never_saw(toy: Task) -> None:
     runs = [learner(toy, **{"optimiser.lr": lr, "sharing.tau": -2.0}) for lr in (1e-3, 1e-2)]
     for run in runs:
@@ -174,6 +163,14 @@ def test_tau_is_lowered_until_the_budget_fits(toy: Task) -> None:
     assert row["size/templates"] <= run.budget
 
 
+def test_norms_of_the_look_matter(toy: Task) -> None:
+    found = set()
+    for norms in ("eval", "train"):
+        run = learner(toy, **WRN, **{"stages.norms": norms, "passes": 8})
+        found.add(ran(run)[-1]["superweights/similarity"])
+    assert len(found) == 2
+
+
 @pytest.mark.parametrize("scope", ["all", "reference"])
 def test_clusters_stay_within_their_bins(toy: Task, scope: str) -> None:
     run = learner(toy, **WRN, **{"sharing.scope": scope})
@@ -194,45 +191,6 @@ def test_a_small_budget_is_refused_or_merges_clusters(toy: Task) -> None:
     assert merged.model.bank.plan.num_weights <= merged.budget
 
 
-def test_an_absolute_budget_counts_and_the_envelope_differs(toy: Task) -> None:
-    run = learner(toy, **WRN, **{"allocation.budget": 100_000})
-    assert 50_000 < run.model.bank.plan.num_weights <= 100_000
-
-
-def test_the_chain_matters_where_shapes_are_not_nested(toy: Task) -> None:
-    members = [{"name": "wide_resnet", "depth": 10, "width": width} for width in (2, 1.75)]
-    runs = [
-        learner(toy, members=members, **{"allocation.chain": chain, "sharing.clusters": "depth"})
-        for chain in ("growth", "envelope")
-    ]
-    sizes = [[sum(c.chain.sizes) for c in run.model.bank.plan.clusters] for run in runs]
-    assert sum(sizes[0]) > sum(sizes[1])
-
-
-def test_a_single_member_needs_no_untying(toy: Task) -> None:
-    run = learner(toy, members=("digits_cnn",))
-    assert run.timetable.train == run.timetable.compare_uses
-    assert "val/disagreement" not in ran(run)[-1]
-
-
-def test_the_last_report_says_which_layer_is_in_which_cluster(toy: Task) -> None:
-    run = learner(toy)
-    last = ran(run)[-1]
-    found = [last[f"superweights/cluster.{m}_{k}"] for m in range(2) for k in range(3)]
-    assert found == list(run.model.bank.plan.labels)
-
-
-def test_members_interpolate_through_plain_nets(toy: Task) -> None:
-    run = learner(
-        toy, members=("digits_cnn", "digits_cnn"), interpolation_points=3,
-        **{"sharing.clusters": "depth", "sharing.coefficients": "private"},
-    )  # fmt: skip
-    last = ran(run)[-1]
-    # Without norms the ends of the line are the members themselves.
-    assert last["interpolation/accuracy.0"] == last["anytime/accuracy.0"]
-    assert last["interpolation/accuracy.2"] == last["anytime/accuracy.1"]
-
-
 def test_stages_must_leave_time_to_train() -> None:
     with pytest.raises(ConfigError, match="must leave it a pass"):
         SuperweightsConfig().replaced({"passes": 4})
@@ -240,11 +198,60 @@ def test_stages_must_leave_time_to_train() -> None:
         parse(SuperweightsConfig, {"members": ()})
 
 
-def test_norms_of_the_look_matter(toy: Task) -> None:
-    values = [
-        ran(learner(toy, **WRN, **{"stages.norms": norms, "passes": 8}))[-1][
-            "superweights/similarity"
-        ]
-        for norms in ("eval", "train")
-    ]
-    assert values[0] != values[1]
+def test_an_absolute_budget_counts_and_the_chain_matters(toy: Task) -> None:
+    # Of widths 2 and 1.75, shapes are not nested: growing takes more than one envelope.
+    members = [{"name": "wide_resnet", "depth": 10, "width": width} for width in (2, 1.75)]
+    sizes = []
+    for chain in ("growth", "envelope"):
+        changes = {"allocation.chain": chain, "allocation.budget": 300_000}
+        plan = learner(toy, members=members, **changes).model.bank.plan
+        assert 150_000 < plan.num_weights <= 300_000
+        sizes.append(sum(size for cluster in plan.clusters for size in cluster.chain.sizes))
+    assert sizes[0] > sizes[1]
+
+
+LENGTHS = {"search": 0.1, "untie": 0.05, "analysis": 0.01}
+
+
+def test_stages_follow_each_other() -> None:
+    times = timetable(200, **LENGTHS, learns=True, unties=True)
+    stages = [times.at(passes) for passes in range(200)]
+    counts = [stages.count(stage) for stage in SharingStage]
+    assert counts == [20, 2, 10, 2, 166]
+    assert stages == sorted(stages, key=list(SharingStage).index)
+
+
+@pytest.mark.parametrize(("learns", "unties"), [(True, False), (False, True), (False, False)])
+def test_stages_that_do_not_take_place_have_no_passes(learns: bool, unties: bool) -> None:
+    times = timetable(100, **LENGTHS, learns=learns, unties=unties)
+    seen = {times.at(passes) for passes in range(100)}
+    learning = {SharingStage.SEARCH, SharingStage.COMPARE_LAYERS} if learns else set()
+    untying = {SharingStage.TRAIN, SharingStage.COMPARE_USES} if unties else set()
+    assert seen == {*learning, *untying, SharingStage.FINISH}
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(5, 1000))
+def test_the_schedule_starts_again_with_the_weights(passes: int) -> None:
+    times = timetable(passes, **LENGTHS, learns=True, unties=True)
+    assert times.progress(0) == times.progress(times.compare_layers) == 0
+    assert times.progress(passes) == 1
+
+
+def test_members_interpolate_and_coefficients_stay_tied_without_beta(toy: Task) -> None:
+    changes = {"sharing.clusters": "depth", "sharing.coefficients": "shared", "sharing.beta": None}
+    run = learner(toy, members=["digits_cnn"] * 2, interpolation_points=3, **changes)
+    assert run.timetable.train == run.timetable.compare_uses
+    last, plan = ran(run)[-1], run.model.bank.plan
+    assert last["superweights/vectors"] == len(plan.slots)
+    # Without norms the ends of the line are the members themselves.
+    assert last["interpolation/accuracy.0"] == last["anytime/accuracy.0"]
+    assert last["interpolation/accuracy.2"] == last["anytime/accuracy.1"]
+    found = [last[f"superweights/cluster.{m}_{k}"] for m in range(2) for k in range(3)]
+    assert found == list(plan.labels)
+
+
+def test_a_single_member_needs_no_untying(toy: Task) -> None:
+    run = learner(toy, members=("digits_cnn",))
+    assert run.timetable.train == run.timetable.compare_uses
+    assert "val/disagreement" not in ran(run)[-1]

@@ -1,3 +1,4 @@
+import contextlib
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
@@ -62,59 +63,6 @@ def test_members_of_any_family_answer_like_plain_nets_with_the_same_weights(conf
         assert torch.equal(model(images()), logits)
 
 
-def test_one_template_with_coefficient_one_trains_like_a_plain_net() -> None:
-    model = members(WRN_10, budget=max(1, members(WRN_10).bank.plan.num_weights), bins=None)
-    plan = model.bank.plan
-    assert all(len(cluster.layers) == 1 for cluster in plan.clusters)
-    single = make_plan(plan.layers, list(plan.labels), budget=sum(x.size for x in plan.layers))
-    model = SuperweightMembers(
-        [WRN_10.build((1, 8, 8), 10)],
-        TemplateBank(
-            single,
-            tying.private(single),
-            initialisation="fan_in",
-            generator=torch.Generator().manual_seed(0),
-        ),
-        [1],
-    )
-    with torch.no_grad():
-        for alpha in model.bank.coefficients_RK:
-            alpha.fill_(1)
-    plain = model.plain(0)
-    y = torch.arange(6)
-    F.cross_entropy(model(images())[0], y).backward()
-    F.cross_entropy(plain(images()), y).backward()
-    for slot, (cluster, _) in enumerate(single.slots):
-        name = single.layers[single.clusters[cluster].layers[0]].name
-        expected = plain.get_parameter(f"{name}.weight").grad.flatten()
-        torch.testing.assert_close(model.bank.templates_KD[slot].grad[0], expected)
-
-
-def test_every_template_hears_from_every_member_that_uses_it() -> None:
-    model = members(WRN_16, WRN_10)
-    losses = [F.cross_entropy(logits, torch.arange(6)) for logits in model(images())]
-    templates = list(model.bank.templates_KD)
-    shares = [torch.autograd.grad(loss, templates, retain_graph=True) for loss in losses]
-    together = torch.autograd.grad(losses[0] + losses[1], templates)
-    plan = model.bank.plan
-    for slot, (c, j) in enumerate(plan.slots):
-        users = {plan.layers[p].member for p in plan.clusters[c].users(j)}
-        for member in range(2):
-            heard = shares[member][slot].abs().sum(dim=1) > 0
-            assert heard.all() if member in users else not heard.any()
-        torch.testing.assert_close(shares[0][slot] + shares[1][slot], together[slot])
-
-
-def test_norms_and_heads_are_private_and_nothing_else() -> None:
-    model = members(WRN_16, WRN_10)
-    owned = [{id(p) for p in net.parameters()} for net in model.nets]
-    assert not owned[0] & owned[1]
-    names = {name.rsplit(".", 2)[-2] for name, _ in model.nets[0].named_parameters()}
-    assert names == {"norm1", "norm2", "norm", "classifier"}
-    count = sum(p.numel() for p in model.bank.templates_KD)
-    assert count == model.bank.plan.num_weights
-
-
 def test_layer_gradients_are_those_of_each_use_alone() -> None:
     model = members(WRN_16, WRN_10).eval()
     y = torch.arange(6)
@@ -142,63 +90,28 @@ def test_looking_at_gradients_changes_nothing(norms: str) -> None:
         assert torch.equal(value, before[name]), name
 
 
-def test_statistics_of_the_batch_give_other_gradients() -> None:
-    model = members(WRN_16)
-    one, other = (
-        model.layer_gradients(images(), torch.arange(6), loss=Classes().loss, norms=norms)[1][0]
-        for norms in ("eval", "train")
-    )
-    assert not torch.allclose(one, other)
-
-
-def test_threads_that_run_the_members_at_once_get_the_right_outputs() -> None:
-    model = members(WRN_16, WRN_10).eval()
-    batches = [images(num) for num in (3, 6)]
-    with torch.no_grad():
-        expected = [model(x) for x in batches]
-
-        def is_right(number: int) -> bool:
-            x, logits = batches[number % 2], expected[number % 2]
-            with torch.no_grad():
-                if number % 4 < 2:
-                    return torch.equal(model(x), logits)
-                with model.prepared():
-                    return torch.equal(model(x), logits)
-
-        # A thread counts its own: with another number, sums are rounded otherwise.
-        alike = {"initializer": torch.set_num_threads, "initargs": (torch.get_num_threads(),)}
-        with ThreadPoolExecutor(4, **alike) as pool:
-            assert all(pool.map(is_right, range(40)))
-
-
-def test_weights_are_not_left_behind_in_the_nets() -> None:
-    model = members(WRN_16)
-    model(images())
-    conv = model.nets[0].stem
-    assert isinstance(conv, nn.Conv2d)
-    with pytest.raises(AttributeError):
-        _ = conv.weight
-
-
 def loss(logits_BK: torch.Tensor, y_B: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(logits_BK, y_B)
 
 
-def gradients(model: SuperweightMembers) -> list[torch.Tensor]:
-    return [p.grad.clone() for p in model.parameters() if p.grad is not None]
-
-
-def test_gradients_member_by_member_are_those_of_the_sum() -> None:
+def test_gradients_member_by_member_are_those_of_the_sum_and_of_plain_nets() -> None:
     model = members(WRN_16, WRN_10, WRN_16).double()
     x, y = images().double(), torch.arange(6)
+    plain = [model.plain(m) for m in range(3)]
     sum(loss(logits, y) for logits in model(x)).backward()
-    whole = gradients(model)
+    whole = [p.grad.clone() for p in model.parameters()]
     model.zero_grad()
     losses = model.backward([(x, y)] * 3, loss)
-    assert losses.shape == (3,)
     assert not losses.requires_grad
-    for ours, expected in zip(gradients(model), whole, strict=True):
-        torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-12)
+    for parameter, expected in zip(model.parameters(), whole, strict=True):
+        torch.testing.assert_close(parameter.grad, expected, rtol=1e-10, atol=1e-12)
+    for net in plain:
+        loss(net(x), y).backward()
+    layers, weights = model.bank.plan.layers, model.bank.compose()
+    sent = [plain[a.member].get_parameter(f"{a.name}.weight").grad for a in layers]
+    expected = torch.autograd.grad(weights, list(model.bank.parameters()), sent)
+    for parameter, gradient in zip(model.bank.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-9, atol=1e-12)
 
 
 class Kept:
@@ -243,29 +156,38 @@ def test_served_members_compose_nothing_and_answer_the_same() -> None:
     torch.testing.assert_close(program.module()(images()), served(images()))
 
 
+def test_threads_that_run_the_members_at_once_get_the_right_outputs() -> None:
+    model = members(WRN_16, WRN_10).eval()
+
+    @torch.no_grad()
+    def run(number: int) -> torch.Tensor:
+        with model.prepared() if number % 2 else contextlib.nullcontext():
+            return model(images(3 + number % 4))
+
+    expected = [run(number) for number in range(4)]
+    # A thread counts its own: with another number, sums are rounded otherwise.
+    alike = {"initializer": torch.set_num_threads, "initargs": (torch.get_num_threads(),)}
+    with ThreadPoolExecutor(4, **alike) as pool:
+        found = pool.map(run, range(40))
+        assert all(torch.equal(out, expected[number % 4]) for number, out in enumerate(found))
+
+
 def test_deep_fixup_nets_keep_their_own_scale() -> None:
     config = FixupResNet(depth=50)
-    learner = SuperweightsConfig(
+    settings = SuperweightsConfig(
         members=(config, config),
         passes=4,
         interval=2,
         allocation={"when_short": "merge"},
         sharing={"clusters": "depth", "coefficients": "private"},
-    ).build(
-        Context(
-            DataConfig(name="stripes", num_train=60, num_val=8, num_test=8).load(),
-            0,
-            torch.device("cpu"),
-        )
     )
-    x = learner.context.task.in_shape
-    inputs = torch.randn(16, *x, generator=torch.Generator().manual_seed(0))
-    scales = []
-    for net in (config.build(x, 2), learner.model.plain(0)):
-        seen: list[torch.Tensor] = []
+    task = DataConfig(name="stripes", num_train=60, num_val=8, num_test=8).load()
+    learner = settings.build(Context(task, 0, torch.device("cpu")))
+    inputs = torch.randn(16, *task.in_shape, generator=torch.Generator().manual_seed(0))
+    scales: list[float] = []
+    for net in (config.build(task.in_shape, 2), learner.model.plain(0)):
         head = [module for module in net.modules() if isinstance(module, nn.Linear)][-1]
-        head.register_forward_pre_hook(lambda _m, args, seen=seen: seen.append(args[0]))
+        head.register_forward_pre_hook(lambda _, args: scales.append(float(args[0].std())))
         with torch.no_grad():
             net(inputs)
-        scales.append(float(seen[0].std()))
     assert 0.5 < scales[1] / scales[0] < 2

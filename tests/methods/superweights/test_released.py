@@ -1,18 +1,19 @@
 """The rules of the authors' code, against a slow copy of what it does with names and a queue."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 
-from tuneparts.data.config import DataConfig
+from tuneparts.data.task import Task
 from tuneparts.methods.superweights import clusters, released, ties
 from tuneparts.methods.superweights.allocation import make_plan
 from tuneparts.methods.superweights.clusters import Layer
 from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.methods.superweights.learner import SuperweightsLearner
-from tuneparts.methods.superweights.similarity import group, numbered
+from tuneparts.methods.superweights.similarity import numbered
 from tuneparts.training.learner import Context
 
 
@@ -45,15 +46,6 @@ def walked(similarity: np.ndarray, threshold: float) -> list[int]:
 def test_relabelling_is_the_walk_of_the_released_code(seed: int, threshold: float) -> None:
     similarity = symmetric(7, seed)
     assert released.relabelled(similarity, threshold) == walked(similarity, threshold)
-
-
-def test_only_one_layer_of_a_pair_moves() -> None:
-    # 3 joins 2, and 2 then leaves for 1: unlike united groups, 3 stays behind.
-    similarity = np.full((4, 4), -1.0)
-    for one, other, value in ((0, 1, 0.9), (2, 3, 0.8), (1, 2, 0.5)):
-        similarity[one, other] = similarity[other, one] = value
-    assert released.relabelled(similarity, 0.1) == [0, 0, 0, 1]
-    assert group(similarity, 0.1) == [0, 0, 0, 0]
 
 
 def test_nan_and_the_threshold_itself_are_not_similar() -> None:
@@ -136,14 +128,14 @@ def test_coefficients_are_tied_along_the_chain_of_leaders() -> None:
     assert ties.mapped(plan, {2: 1}) == [[0, 1, 1]]
 
 
-def test_a_run_follows_the_released_rules_from_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = DataConfig(name="stripes", num_train=96, num_val=16, num_test=16).load()
-    nets = tuple({"name": "wide_resnet", "depth": depth} for depth in (10, 10))
+def test_a_run_follows_the_released_rules_from_one_batch(
+    toy: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
     changes: dict[str, Any] = {
         "passes": 14,
         "interval": 14,
         "batch_size": 16,
-        "members": nets,
+        "members": ({"name": "wide_resnet", "depth": 10},) * 2,
         "sharing.scope": "released",
         "stages.analysis": 0.2,
         "allocation.relative": 3.0,
@@ -151,23 +143,16 @@ def test_a_run_follows_the_released_rules_from_one_batch(monkeypatch: pytest.Mon
     config = SuperweightsConfig().replaced(changes)
     assert config.timetable.compare_layers == config.timetable.search + 1
     assert config.timetable.compare_uses - config.timetable.train == 3
-    run = SuperweightsLearner(config, Context(task, 0, torch.device("cpu")))
-    seen: dict[str, Any] = {}
-    original = released.split
-
-    def spied(*args: Any) -> list[int]:
-        seen["arguments"], seen["labels"] = args, original(*args)
-        return seen["labels"]
-
+    run = SuperweightsLearner(config, Context(toy, 0, torch.device("cpu")))
+    spied = Mock(side_effect=released.split)
     monkeypatch.setattr(released, "split", spied)
     row = run.advance()
     assert run.finished
     assert "superweights/split_half" not in row
-    layers, bins, similarities, tau = seen["arguments"]
-    assert run.model.bank.plan.labels == tuple(seen["labels"])
-    own = [i for i, x in enumerate(layers) if x.member == 0]
-    second = [i for i, x in enumerate(layers) if x.member == 1]
-    assert [seen["labels"][i] for i in own] == [seen["labels"][i] for i in second]
+    layers, bins, similarities, tau = spied.call_args.args
+    labels = released.split.side_effect(layers, bins, similarities, tau)
+    assert run.model.bank.plan.labels == tuple(labels)
+    num = len(layers) // 2
+    assert labels[:num] == labels[num:]  # the second member follows the first
     assert tau == row["superweights/tau"]
-    assert set(bins) == set(clusters.depth_bins(layers, 4))
-    assert set(similarities) == set(bins)
+    assert set(similarities) == set(bins) == set(clusters.depth_bins(layers, 4))

@@ -53,12 +53,6 @@ def test_splitting_refines_at_any_threshold() -> None:
         assert sorted(set(new)) == list(range(len(origin)))
 
 
-def test_extremes_of_beta_keep_or_separate_everything() -> None:
-    matrix = np.array([[1, 0.2, -0.3], [0.2, 1, 0.1], [-0.3, 0.1, 1]])
-    assert ties.split([[0, 0, 0]], [matrix], -1.1)[0] == [[0, 0, 0]]
-    assert ties.split([[0, 0, 0]], [matrix], 1.0)[0] == [[0, 1, 2]]
-
-
 def test_a_layer_is_tied_to_the_most_similar_layer_of_the_first_member() -> None:
     plan = plan_of(0, 0, 0, 1)
     similar = np.array(
