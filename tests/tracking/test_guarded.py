@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tuneparts.tracking.guarded import CHOICES, RunsFirst
+from tuneparts.tracking.guarded import _CHOICES, _RunsFirst
 
 PAGE = b"<!doctype html><html><head><title>MLflow</title></head><body></body></html>"
 
 
 def asked(path: str, *, method: str = "GET") -> tuple[dict[bytes, bytes], bytes, list[Any]]:
-    """What an app behind `RunsFirst` answers in two parts, and the headers that it saw."""
+    """What an app behind `_RunsFirst` answers in two parts, and the headers that it saw."""
     seen: list[Any] = []
     sent: list[Any] = []
 
@@ -29,7 +29,7 @@ def asked(path: str, *, method: str = "GET") -> tuple[dict[bytes, bytes], bytes,
 
     headers = [(b"if-none-match", b"1"), (b"host", b"here")]
     scope = {"type": "http", "path": path, "method": method, "headers": headers}
-    asyncio.run(RunsFirst(app)(scope, None, send))  # type: ignore[arg-type]
+    asyncio.run(_RunsFirst(app)(scope, None, send))  # type: ignore[arg-type]
     body = b"".join(one["body"] for one in sent[1:])
     return dict(sent[0]["headers"]), body, seen
 
@@ -41,7 +41,7 @@ def test_the_page_comes_whole_with_the_choices_made() -> None:
     assert seen == [(b"host", b"here")]  # a kept page would be without them
     script = re.search(rb"<head><script>(.*)</script><title>", body)
     assert script is not None
-    for key, value in CHOICES.items():
+    for key, value in _CHOICES.items():
         assert json.dumps(key).encode() in script[1]
         json.loads(value)  # as MLflow's pages read it
 

@@ -13,20 +13,20 @@ import pytest
 from tuneparts.core import doorkeeper
 from tuneparts.core.credentials import Login
 from tuneparts.core.errors import ConfigError, SecurityError
-from tuneparts.tracking import serving, store
+from tuneparts.tracking import guarded, store
 
 LOGIN = Login("chief", "planted-password-1")
 
 
 def test_loopback_asks_for_a_token_that_is_not_on_the_command_line(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    server = serving.plan(uri, host="127.0.0.1", port=5001, login=None, forced=False)
+    server = guarded.plan(uri, host="127.0.0.1", port=5001, login=None, forced=False)
     quiet = ["--uvicorn-opts", "--no-access-log --log-level warning"]
     assert server.command == [*store.ui_command(uri, 5001), *quiet, "--app-name", "tuneparts"]
     assert server.token is not None
     assert server.environment[doorkeeper.VARIABLE] == server.token
     assert server.token not in " ".join(server.command)
-    again = serving.plan(uri, host="127.0.0.1", port=5001, login=None, forced=False)
+    again = guarded.plan(uri, host="127.0.0.1", port=5001, login=None, forced=False)
     assert again.token != server.token
 
 
@@ -38,8 +38,8 @@ def test_mlflow_finds_the_app_that_asks_for_it() -> None:
 def test_a_wide_door_is_refused_unless_forced(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     with pytest.raises(SecurityError, match="TUNEPARTS_TRACKING_LOGIN"):
-        serving.plan(uri, host="0.0.0.0", port=1, login=None, forced=False)
-    server = serving.plan(uri, host="0.0.0.0", port=1, login=None, forced=True)
+        guarded.plan(uri, host="0.0.0.0", port=1, login=None, forced=False)
+    server = guarded.plan(uri, host="0.0.0.0", port=1, login=None, forced=True)
     assert server.command[server.command.index("--host") + 1] == "0.0.0.0"
     assert server.token is None
 
@@ -48,7 +48,7 @@ def test_a_login_travels_in_the_environment_alone(tmp_path: Path, monkeypatch) -
     monkeypatch.setitem(sys.modules, "flask_wtf", os)  # only its presence is asked for
     monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    server = serving.plan(uri, host="0.0.0.0", port=1, login=LOGIN, forced=False)
+    server = guarded.plan(uri, host="0.0.0.0", port=1, login=LOGIN, forced=False)
     assert server.command[-2:] == ["--app-name", "basic-auth"]
     assert LOGIN.password not in " ".join(server.command)
     assert server.environment["MLFLOW_AUTH_ADMIN_PASSWORD"] == LOGIN.password
@@ -61,7 +61,7 @@ def test_a_login_travels_in_the_environment_alone(tmp_path: Path, monkeypatch) -
 
 def test_a_database_password_is_not_on_the_command_line() -> None:
     uri = "postgresql://me:planted-password-2@db/mlflow"
-    server = serving.plan(uri, host="127.0.0.1", port=1, login=None, forced=True, is_verbose=True)
+    server = guarded.plan(uri, host="127.0.0.1", port=1, login=None, forced=True, is_verbose=True)
     assert "planted" not in " ".join(server.command)
     assert server.environment == {"MLFLOW_BACKEND_STORE_URI": uri}
 
@@ -70,14 +70,14 @@ def test_accounts_without_their_package_are_refused(tmp_path: Path, monkeypatch)
     monkeypatch.setitem(sys.modules, "flask_wtf", None)
     monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
     with pytest.raises(ConfigError, match=r"pip install 'mlflow\[auth\]'"):
-        serving.plan("sqlite:////x/y.db", host="127.0.0.1", port=1, login=LOGIN, forced=False)
+        guarded.plan("sqlite:////x/y.db", host="127.0.0.1", port=1, login=LOGIN, forced=False)
 
 
 @pytest.fixture
-def guarded(uri: str, unused_port: int, tmp_path: Path, monkeypatch) -> Iterator[str]:
+def protected(uri: str, unused_port: int, tmp_path: Path, monkeypatch) -> Iterator[str]:
     pytest.importorskip("flask_wtf", reason="MLflow's basic-auth needs the package Flask-WTF")
     monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
-    server = serving.plan(uri, host="127.0.0.1", port=unused_port, login=LOGIN, forced=False)
+    server = guarded.plan(uri, host="127.0.0.1", port=unused_port, login=LOGIN, forced=False)
     process = subprocess.Popen(
         server.command,
         env={**os.environ, **server.environment},
@@ -92,7 +92,7 @@ def guarded(uri: str, unused_port: int, tmp_path: Path, monkeypatch) -> Iterator
 
 @pytest.mark.mlflow
 @pytest.mark.slow
-def test_no_wrong_and_right_login(guarded: str, tmp_path: Path, monkeypatch) -> None:
+def test_no_wrong_and_right_login(protected: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_AUTH", "")
     monkeypatch.delenv("MLFLOW_TRACKING_AUTH")
     login = tmp_path / "login"
@@ -100,15 +100,15 @@ def test_no_wrong_and_right_login(guarded: str, tmp_path: Path, monkeypatch) -> 
     login.write_text(f"{LOGIN.user}:{LOGIN.password}")
     monkeypatch.setenv("TUNEPARTS_TRACKING_LOGIN", str(login))
     deadline = time.monotonic() + 120
-    while (reason := store.unreachable(guarded)) is not None:  # the right one, once it is up
+    while (reason := store.unreachable(protected)) is not None:  # the right one, once it is up
         assert time.monotonic() < deadline, reason
         time.sleep(0.3)
     login.write_text(f"{LOGIN.user}:wrong-password")
-    assert "401" in str(store.unreachable(guarded))
+    assert "401" in str(store.unreachable(protected))
     assert LOGIN.password not in " ".join(os.environ.values())  # which every trial inherits
     monkeypatch.delenv("TUNEPARTS_TRACKING_LOGIN")
     monkeypatch.delenv("MLFLOW_TRACKING_AUTH")
-    reason = str(store.unreachable(guarded))
+    reason = str(store.unreachable(protected))
     assert "401" in reason or "not authenticated" in reason
 
 

@@ -1,9 +1,8 @@
 """Replay a run's journal into MLflow: from a remembered position, as often as one likes.
 
-`journal.jsonl` says what happened, MLflow shows it. `Replay.advance` reads the events behind the
-remembered position and makes the calls that they ask for: a parent run for the search, a child
-run per trial. Every call can be repeated without harm, so a process may be killed between any two
-of them, and the store may lose an answer:
+`journal.jsonl` says what happened, MLflow shows it: a parent run for the search, a child run per
+trial. Every call can be repeated without harm, so a process may be killed between any two of them,
+and the store may lose an answer:
 
 - A run carries the key of its folder and the name of its trial as tags. When it is not sure
   whether a run was created, it is looked for before it is created again.
@@ -32,13 +31,10 @@ from tuneparts.search.state import RunState, TrialRecord
 from tuneparts.tracking import card, store
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.record import Record, Status
-from tuneparts.tracking.tally import Tally
-from tuneparts.tracking.trial_run import STATUS, TrialRun, milliseconds
+from tuneparts.tracking.trial_run import STATUS, Tally, TrialRun, milliseconds
 
 _CHUNK = 2**20
 """Bytes of the journal that are read and sent at a time, so that memory does not grow with it."""
-_MOST_PARAMS = 100
-"""What MLflow takes in one batch."""
 _SECONDS_BETWEEN_SAVES = 10.0
 """How old the position on disk may be; a crash sends so much again, which changes nothing."""
 
@@ -145,7 +141,7 @@ class Replay:
     def start_over(self) -> None:
         """Replay from the first event, and ask again for all that was ever asked for.
 
-        A run without an ending was interrupted: it ends as KILLED at the time of its last event.
+        A run without an ending was interrupted: it ends as KILLED at its last event.
         """
         known, folder = self._record, self._record.folder
         self._offset = 0
@@ -278,17 +274,15 @@ class Replay:
         return True
 
     def _experiment(self) -> str:
-        name = self._card.name
+        name, root = self._card.name, store.artifact_root(self._uri)
         found = self._client.get_experiment_by_name(name)
         if found is None:
-            root = store.artifact_root(self._uri)
             place = None if root is None else f"{root}/{name}"
+            kind = {card.EXPERIMENT_KIND_TAG: "custom_model_development"}
             try:
-                kind = {card.KIND_OF_EXPERIMENT_TAG: "custom_model_development"}
                 made = self._client.create_experiment(name, artifact_location=place, tags=kind)
                 return str(made)
-            except Exception:
-                # Another search of that name may have been a moment faster.
+            except Exception:  # another search of that name may have been a moment faster
                 found = self._client.get_experiment_by_name(name)
                 if found is None:
                     raise
@@ -297,12 +291,12 @@ class Replay:
         return str(found.experiment_id)
 
     def _survey(self) -> None:
-        """Learn which runs of this folder the store already has, and whether to trust the position.
+        """Learn which runs of this folder the store has, and read again what was sent before.
 
         The position is only good for a store that has all the runs which it was remembered with.
         """
         known = self._record
-        for found in self._search(""):
+        for found in self._search():
             if card.PARENT_TAG not in found.data.tags:
                 self.parent = str(found.info.run_id)
                 self._old_params = set(found.data.params)
@@ -315,13 +309,6 @@ class Replay:
             self._offset = 0
         for trial in known.trials if self._offset > 0 else ():
             self._runs[trial].has_params = True
-        self._recall()
-
-    def _recall(self) -> None:
-        """Read again what was sent before: the tally, and configs of trials that have no run yet.
-
-        Nothing of it is sent again.
-        """
         self._tally, self._state = Tally(self._card.metric), RunState(keep_rows=False)
         if self._offset == 0:
             return
@@ -332,7 +319,7 @@ class Replay:
                     self._take(line, is_sent=True)
         self._tally.points.clear()
 
-    def _search(self, more: str) -> list[Any]:
+    def _search(self, more: str = "") -> list[Any]:
         """The runs of this folder, the parent included."""
         query = f"tags.`{card.KEY_TAG}` = '{self._record.key}'{more}"
         return store.search(self._client, [self._experiment_id], query)
@@ -381,10 +368,9 @@ class Replay:
         tags = known.parent_tags(self._record.key, self._record.folder)
         tags[card.NOTE_TAG] = known.search_note(experiment, parent, self._record.answer)
         # Those of a run that was extended since stay as they were: MLflow changes no param.
-        params = [one for one in _params(known.params) if one.key not in self._old_params]
-        self.calls.log(parent, [*_tags(tags), *params[:_MOST_PARAMS]])
-        for start in range(_MOST_PARAMS, len(params), _MOST_PARAMS):
-            self.calls.log(parent, params[start : start + _MOST_PARAMS])
+        params = card.flatten(known.params)
+        new = {key: text for key, text in params.items() if key not in self._old_params}
+        self.calls.send(parent, new, tags, [])
         for key, text in known.experiment_tags(experiment).items():
             self.calls.make(partial(self._client.set_experiment_tag, experiment, key, text))
         for name, text in {"search.json": known.resolved, "metadata.json": known.metadata}.items():
@@ -430,37 +416,32 @@ class Replay:
     # What is on the parent run, and what was asked for.
 
     def _send_parent(self) -> None:
+        parent, data = str(self.parent), self._card.data
         counts = Counter(run.outcome for run in self._runs.values())
         if counts != self._sent_counts:
             text = json.dumps(counts, sort_keys=True)
-            self.calls.make(lambda: self._client.set_tag(self.parent, card.COUNTS_TAG, text))
+            self.calls.make(lambda: self._client.set_tag(parent, card.COUNTS_TAG, text))
             self._sent_counts = dict(counts)
-        self._send_data(str(self.parent))
+        has_begun = any(run.has_begun for run in self._runs.values())
+        if data is not None and not self._has_data and has_begun:  # trials have read the data
+            known = [data.as_input()]  # MLflow keeps one that it has already
+            self.calls.make(lambda: self._client.log_inputs(parent, datasets=known))
+            self._has_data = True
         while self._requests:
             self._requests[0]()
             self._requests.popleft()
             self.calls.made += 1
 
-    def _send_data(self, parent: str) -> None:
-        """Name the data as an input of the search, once trials have begun to read it."""
-        data = self._card.data
-        if data is None or self._has_data or not any(run.has_begun for run in self._runs.values()):
-            return
-        known = [data.as_input()]  # MLflow keeps one that it has already
-        self.calls.make(lambda: self._client.log_inputs(parent, datasets=known))
-        self._has_data = True
-
     def _send_answer(self, answer: str) -> None:
-        parent = str(self.parent)
-        note = self._card.search_note(str(self._experiment_id), parent, answer)
-        self.calls.make(lambda: self._client.set_tag(parent, card.NOTE_TAG, note))
+        note = self._card.search_note(str(self._experiment_id), str(self.parent), answer)
+        self.calls.make(lambda: self._client.set_tag(self.parent, card.NOTE_TAG, note))
 
     def _send_tags(self, trial: TrialId, tags: Mapping[str, str]) -> None:
         run_id = self.run_id(trial)
         if run_id is None:
             self.calls.problems.add("tags without a run", f"the store has no run of {trial}")
         else:
-            self.calls.log(run_id, _tags(tags))
+            self.calls.send(run_id, {}, dict(tags), [])
 
     def _send_artifact(self, path: Path, root: Path) -> None:
         """Send a file, or those of a folder; what links lead to outside of `root` is left out."""
@@ -470,15 +451,3 @@ class Replay:
             with suppress(SecurityError):
                 sent = str(atomic.inside(root, file))
                 self.calls.make(partial(self._client.log_artifact, self.parent, sent, folder))
-
-
-def _params(values: Mapping[str, Any]) -> list[store.Entry]:
-    from mlflow.entities import Param
-
-    return [Param(key, value) for key, value in card.flatten(values).items()]
-
-
-def _tags(values: Mapping[str, str]) -> list[store.Entry]:
-    from mlflow.entities import RunTag
-
-    return [RunTag(key, value) for key, value in values.items()]

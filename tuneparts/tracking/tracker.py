@@ -24,18 +24,18 @@ from tuneparts.tracking.replay import Replay
 
 __all__ = ["SearchCard", "Stats", "Status", "Synced", "Tracker", "sync"]
 
-OPENING = 60.0
-"""Most seconds that MLflow is waited for to be imported; a wait for what was sent comes on top."""
-PATIENCE = 10.0
+_OPENING = 60.0
+"""Most seconds that a flush waits for MLflow to be imported; the wait for what was sent follows."""
+_PATIENCE = 10.0
 """Most seconds before MLflow is imported, which the first row of a trial ends earlier."""
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Tracker:
     """Mirrors a search that runs to MLflow: one parent run, and one child run per trial.
 
     Everything is read from `journal.jsonl` in the run's folder, so an event must be in the journal
-    before `on_event` tells of it. A tracker over the folder of a former process goes on with the
+    before `on_event` is called. A tracker over the folder of a former process goes on with the
     same MLflow runs.
 
     Example:
@@ -63,8 +63,6 @@ class Tracker:
     ) -> None:
         """Start the thread, which opens the store; a server need not answer yet.
 
-        Importing MLflow and opening a store takes seconds, which a search need not wait for.
-
         Args:
             uri: The store, as `store.resolve` returns it.
             folder: Folder of the run, with its journal; `tracking.json` is kept there.
@@ -88,15 +86,15 @@ class Tracker:
             read_log=read_log,
         )
         self._writer = Writer(
-            self._replay, interval=interval, open_store=client.open, patience=PATIENCE
+            self._replay, interval=interval, open_store=client.open, patience=_PATIENCE
         )
 
     def on_event(self, event: Event) -> None:
-        """Hear that the journal, where it is already, has an event more; microseconds, no I/O.
+        """Say that the journal has an event more; takes microseconds, without I/O.
 
         Raises:
-            ConfigError: The store turned out to be none. Better now than after the last trial;
-                the run can be resumed.
+            ConfigError: The store cannot be opened. Better now than after the last trial; the run
+                can be resumed.
         """
         if isinstance(self._replay.refusal, ConfigError):
             raise self._replay.refusal
@@ -193,8 +191,8 @@ def sync(
         uri: The store.
         card: What the parent run shows.
         timeout: Seconds without progress after which it gives up.
-        on_progress: Told how many bytes of the journal have arrived; called by another thread.
-        read_log: As of `Tracker`.
+        on_progress: Gets how many bytes of the journal have arrived; called by another thread.
+        read_log: Gives the log of a trial; one that failed gets it as the artifact `log.txt`.
 
     Example:
         >>> from tuneparts.search.card import RunCard
@@ -255,20 +253,18 @@ class Stats:
     """Why the store does not take anything right now; None when it does."""
 
 
-class Counts(Protocol):
-    """What a sink counts."""
-
+class _Counts(Protocol):
     made: int
     """Calls that succeeded; the sign of progress."""
     points: int
     """Points that have arrived."""
 
 
-class Sink(Protocol):
+class _Sink(Protocol):
     """What the writer's thread calls; `Replay`, or a fake in tests."""
 
     @property
-    def calls(self) -> Counts:
+    def calls(self) -> _Counts:
         """How far it is."""
         ...
 
@@ -285,7 +281,7 @@ class Writer:
 
     def __init__(
         self,
-        sink: Sink,
+        sink: _Sink,
         *,
         interval: float = 1.0,
         many: int = 5000,
@@ -335,7 +331,7 @@ class Writer:
         self.wake()
         self.open()
         self._hurry.set()
-        self._opened.wait(OPENING)
+        self._opened.wait(_OPENING)
         with self._changed:
             wanted = self._asked
             return self._changed.wait_for(lambda: self._done >= wanted, timeout)
@@ -389,27 +385,21 @@ class Writer:
             asked = self._asked
             try:
                 self._sink.advance()
-            except Exception as error:  # whatever it is, training must not hear of it
-                self._note(error)
+            except Exception as error:  # whatever it is, training must go on
+                self._retries += 1
+                text = redact(str(error))
+                if self._last_error is None:
+                    _log.warning("tracking: the store does not answer, training goes on: %s", text)
+                self._last_error = text.partition("\n")[0] or type(error).__name__
             else:
-                self._recovered(asked)
+                if self._last_error is not None:
+                    _log.warning("tracking: the store answers again")
+                self._last_error = None
+                with self._changed:
+                    self._done = asked
+                    self._changed.notify_all()
                 return True
-            # Whoever waits for a flush wants the next attempt now, but not a busy loop.
+            # A flush wants the next attempt now, but not a busy loop.
             self._hurry.wait(min(delay, 0.5) if self._closing else delay)
             delay = min(2 * delay, self._longest_delay)
         return False
-
-    def _note(self, error: Exception) -> None:
-        self._retries += 1
-        text = redact(str(error))
-        if self._last_error is None:
-            log.warning("tracking: the store does not answer, training goes on: %s", text)
-        self._last_error = text.partition("\n")[0] or type(error).__name__
-
-    def _recovered(self, asked: int) -> None:
-        if self._last_error is not None:
-            log.warning("tracking: the store answers again")
-        self._last_error = None
-        with self._changed:
-            self._done = asked
-            self._changed.notify_all()
