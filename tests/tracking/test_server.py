@@ -3,17 +3,13 @@
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
 from tuneparts.search.events import Event, Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.tracking import frames, store
-from tuneparts.tracking.card import SearchCard
-from tuneparts.tracking.tracker import Tracker
 
-Feed = Callable[[Tracker, Sequence[Event]], Tracker]
 pytestmark = [pytest.mark.mlflow, pytest.mark.slow]
 
 
@@ -22,9 +18,7 @@ class Server:
 
     def __init__(self, store_uri: str, port: int) -> None:
         self.uri = f"http://127.0.0.1:{port}"
-        command = store.ui_command(store_uri, port)
-        assert isinstance(command, list)
-        self._command = command
+        self._command = store.ui_command(store_uri, port)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -90,14 +84,12 @@ def assert_all_there_once(uri: str, parent: str | None, events: list[Event]) -> 
     assert len(raw) == len(got)
 
 
-def test_a_server_that_goes_away_misses_nothing(
-    server: Server, uri: str, folder: Path, card: SearchCard, feed: Feed
-) -> None:
+def test_a_server_that_goes_away_misses_nothing(toy, server: Server) -> None:
     """Killed twice under load, the second time the driver is killed too."""
     events = story(num_trials=5, num_steps=40)
-    tracker = Tracker(server.uri, folder=folder, search=card, interval=0.02)
+    tracker = toy.tracker(server.uri)
     for number, event in enumerate(events[:120]):
-        feed(tracker, [event])
+        toy.feed(tracker, [event])
         time.sleep(0.005)
         if number == 60:
             server.kill()
@@ -109,27 +101,23 @@ def test_a_server_that_goes_away_misses_nothing(
     assert tracker.stats.last_error is None
 
     server.kill()
-    feed(tracker, events[120:150])
+    toy.feed(tracker, events[120:150])
     problems = tracker.close("KILLED", timeout=0.5)
     assert len(problems) == 1
     assert "the journal has everything" in problems[0]
     server.start()
 
-    resumed = Tracker(server.uri, folder=folder, search=card, interval=0.02)
-    feed(resumed, events)
+    resumed = toy.track(events, server.uri)
     assert resumed.close() == []
-    for where in (server.uri, uri):
+    for where in (server.uri, toy.uri):
         assert_all_there_once(where, resumed.parent_run_id, events)
         assert len(frames.runs(where)) == 1
 
 
-def test_a_server_that_comes_up_late(
-    uri: str, unused_port: int, folder: Path, card: SearchCard, feed: Feed
-) -> None:
-    server = Server(uri, unused_port)
+def test_a_server_that_comes_up_late(toy, unused_port: int) -> None:
+    server = Server(toy.uri, unused_port)
     events = story(num_trials=2, num_steps=3)
-    tracker = Tracker(server.uri, folder=folder, search=card, interval=0.02)
-    feed(tracker, events)
+    tracker = toy.track(events, server.uri)
     assert not tracker.flush(0.5)
     assert tracker.parent_run_id is None
     try:

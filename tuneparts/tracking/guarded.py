@@ -20,7 +20,7 @@ from tuneparts.core import binding, doorkeeper, settings
 from tuneparts.core.credentials import Login
 from tuneparts.core.doorkeeper import App, Doorkeeper, Receive, Scope, Send
 from tuneparts.core.errors import ConfigError
-from tuneparts.core.redaction import has_password
+from tuneparts.core.redaction import has_password, redact
 from tuneparts.tracking import store
 
 _CHOICES = {
@@ -60,29 +60,16 @@ def plan(
 ) -> ServerCommand:
     """Work out how to start MLflow's server over a database, or refuse it.
 
-    Example:
-        >>> server = plan(
-        ...     "sqlite:////tmp/mlflow.db", host="127.0.0.1", port=5001, login=None, forced=False
-        ... )
-        >>> server.environment[doorkeeper.VARIABLE] == server.token
-        True
-
-    Args:
-        uri: The store, a database.
-        host: What to bind to.
-        port: What to listen on.
-        login: The administrator; None for a server with a token.
-        forced: Ask for nothing; others may then read what this user can read.
-        is_verbose: Log every request and every warning.
+    Without a login the server asks for a token; `forced` it asks for nothing, and others may then
+    read what this user can read.
 
     Raises:
         SecurityError: Others could reach the server and it would ask for nothing.
     """
     binding.refuse_open(host, authenticated=login is not None, forced=forced, cure=_CURE)
-    command = store.ui_command(store.resolve(uri), port)
-    if isinstance(command, str):
-        raise ConfigError(f"a server is started over a database, but {command} is a server.")
-    command[command.index("--host") + 1] = host
+    if store.is_server(uri):
+        raise ConfigError(f"{redact(uri)}: is a server already; name a database.")
+    command = store.ui_command(store.resolve(uri), port, host)
     environment: dict[str, str] = {}
     if not is_verbose:
         command += ["--uvicorn-opts", "--no-access-log --log-level warning"]

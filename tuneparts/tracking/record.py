@@ -43,15 +43,12 @@ class Record:
     tags: dict[TrialId, dict[str, str]] = field(default_factory=dict)
     """Tags that were added to trials after they ended."""
     store: str = ""
-    """Which store the rest of the fields is about; a password in its URI is masked."""
+    """Which store the rest is about: its URI with masked password, MLflow's ids, and how many bytes
+    of the journal have arrived there."""
     experiment: str | None = None
-    """MLflow's id of the experiment; None before the store was asked."""
     parent: str | None = None
-    """MLflow's run id of the search."""
     trials: dict[TrialId, str] = field(default_factory=dict)
-    """MLflow's run ids of the trials."""
     position: int = 0
-    """Bytes of the journal that have arrived in the store."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def remember(
@@ -86,7 +83,7 @@ class Record:
 
 
 def create(folder: Path, start: float | None) -> Record:
-    """Make the record of a run that was never tracked; it is on disk when this returns."""
+    """Make, and write, the record of a run that was never tracked."""
     made = Record(folder, key=uuid.uuid4().hex, start=start)
     made.save()
     return made

@@ -105,8 +105,6 @@ def artifact_root(uri: str) -> str | None:
 def prepare(uri: str) -> None:
     """Create the store if it is a database without tables; a server is left alone.
 
-    A new SQLite store takes one to three seconds, an existing one about a second of imports.
-
     Raises:
         ConfigError: The database cannot be opened, or has the tables of another MLflow.
     """
@@ -116,7 +114,6 @@ def prepare(uri: str) -> None:
 def client(uri: str) -> "MlflowClient":
     """Make a client of the store; this opens a database, but does not yet talk to a server."""
     quieten()
-    _leave_removed_folder()
     from mlflow import MlflowClient  # takes seconds, and most commands do without
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
@@ -137,29 +134,17 @@ def client(uri: str) -> "MlflowClient":
         ) from error
 
 
-def _leave_removed_folder() -> None:
-    """Go elsewhere if the folder that this process is in was removed; MLflow needs to be in one.
-
-    Ray removes the folder of its driver where two nodes keep their files on one disk.
-    """
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        os.chdir(Path.home())
-
-
 def search(client: Client, experiment_ids: Sequence[str | None], query: str) -> list[Any]:
     """All MLflow runs that match a filter, however many pages they fill."""
     found: list[Any] = []
-    token: str | None = None
-    while True:
+    token: str | None = ""
+    while token is not None:
         page = client.search_runs(
-            experiment_ids, query, max_results=_RUNS_PER_PAGE, page_token=token
+            experiment_ids, query, max_results=_RUNS_PER_PAGE, page_token=token or None
         )
         found += page
-        token = page.token
-        if not token:
-            return found
+        token = page.token or None
+    return found
 
 
 def points(client: Client, metrics_of: Mapping[str, set[str]]) -> list[_Point]:
@@ -201,6 +186,10 @@ def artifact_text(uri: str, run_id: str, path: str) -> str | None:
 
 def quieten() -> None:
     """Keep MLflow from phoning home, printing links and retrying, and log in where that is set."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:  # Ray removes its driver's folder where two nodes share a disk
+        os.chdir(Path.home())
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     credentials.use_tracking_login()
@@ -220,14 +209,12 @@ def unreachable(uri: str) -> str | None:
     return None
 
 
-def ui_command(uri: str, port: int) -> list[str] | str:
-    """The command that serves MLflow's UI on this machine, or the address of a running server."""
-    if is_server(uri):
-        return uri
+def ui_command(uri: str, port: int, host: str = "127.0.0.1") -> list[str]:
+    """The command that serves MLflow's UI over a database."""
     quieten()
     root = artifact_root(uri)
     artifacts = ["--default-artifact-root", root] if root else []
-    place = ["--backend-store-uri", uri, "--host", "127.0.0.1", "--port", str(port)]
+    place = ["--backend-store-uri", uri, "--host", host, "--port", str(port)]
     return [sys.executable, "-m", "mlflow", "server", *place, *artifacts, "--workers", "1"]
 
 
@@ -287,13 +274,8 @@ class RedactingClient:
         return type(entry)(key, value)
 
 
-_HOPELESS = {
-    "BAD_REQUEST",
-    "INVALID_PARAMETER_VALUE",
-    "INVALID_STATE",
-    "RESOURCE_ALREADY_EXISTS",
-    "RESOURCE_DOES_NOT_EXIST",
-}
+_HOPELESS = {"BAD_REQUEST", "INVALID_PARAMETER_VALUE", "INVALID_STATE"}
+_HOPELESS |= {"RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"}
 _HOPELESS_FILES = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
@@ -306,17 +288,9 @@ def is_curable(error: Exception) -> bool:
         # A proxy in front of a dead server also answers 404: only MLflow's own word is final.
         is_final = isinstance(error, RestException) or "API request" not in str(error)
         return not (is_final and error.error_code in _HOPELESS)
-    if isinstance(error, _HOPELESS_FILES):
-        return False
-    if isinstance(error, OperationalError):
-        return True
     status = getattr(getattr(error, "response", None), "status_code", None)
-    return isinstance(error, OSError) and status not in {400, 404, 405, 413}
-
-
-def is_gone(error: Exception) -> bool:
-    """Whether the run itself is no longer in the store."""
-    return getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST"
+    is_final = isinstance(error, _HOPELESS_FILES) or status in {400, 404, 405, 413}
+    return isinstance(error, OSError | OperationalError) and not is_final
 
 
 class Problems:
@@ -400,7 +374,8 @@ class Calls:
         except Exception as error:
             if is_curable(error):
                 raise
-            if is_gone(error) or len(entries) <= 1:
+            is_gone = getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST"
+            if is_gone or len(entries) <= 1:  # the run itself, or one entry
                 self.problems.add(REFUSED, f"{error}", len(entries))
                 return
             half = len(entries) // 2

@@ -207,18 +207,6 @@ class Tally:
     Each end of a trial makes one point of every number that it changes; its step is the number of
     ended trials. The score of an arm is the mean over seeds of its best finished trial, by the
     search's own metric; test data has no part in it.
-
-    Example:
-        >>> from tuneparts.core.schema import lookup
-        >>> from tuneparts.search.journal import Row
-        >>> tally, state = Tally(lookup("val/accuracy")), RunState()
-        >>> trial = TrialId("random", seed=0, index=0)
-        >>> row = Row(trial, 10, {"val/accuracy": 0.75, "cost/passes": 10.0}, time=1.0)
-        >>> for event in (row, TrialEnded(trial, "finished", time=2.0)):
-        ...     if state.apply(event):
-        ...         tally.take(event, state)
-        >>> tally.numbers["best/val/accuracy"], tally.numbers["trials/finished"]
-        (0.75, 1.0)
     """
 
     metric: Metric | None = None
