@@ -31,66 +31,67 @@ def login(tmp_path: Path) -> Path:
     return path
 
 
-def test_loopback_asks_for_a_token_that_is_not_on_the_command_line(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    server = guarded.plan(uri, host="127.0.0.1", port=5001, login=None, forced=False)
+def plan(uri: str, host: str = "127.0.0.1", **more: Any) -> guarded.ServerCommand:
+    return guarded.plan(
+        uri, **({"host": host, "port": 5001, "login": None, "forced": False} | more)
+    )
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch) -> str:
+    """A store in the folder of results, not yet made."""
+    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
+    return f"sqlite:///{tmp_path / 'mlflow.db'}"
+
+
+def test_loopback_asks_for_a_token_that_is_not_on_the_command_line(place: str) -> None:
+    server = plan(place)
     quiet = ["--uvicorn-opts", "--no-access-log --log-level warning"]
-    assert server.command == [*store.ui_command(uri, 5001), *quiet, "--app-name", "tuneparts"]
+    assert server.command == [*store.ui_command(place, 5001), *quiet, "--app-name", "tuneparts"]
     assert server.token is not None
     assert server.environment[doorkeeper.VARIABLE] == server.token
     assert server.token not in " ".join(server.command)
-    again = guarded.plan(uri, host="127.0.0.1", port=5001, login=None, forced=False)
-    assert again.token != server.token
-
-
-def test_mlflow_finds_the_app_that_asks_for_it() -> None:
+    assert plan(place).token != server.token
     found = {point.name: point.value for point in metadata.entry_points(group="mlflow.app")}
     assert found["tuneparts"] == "tuneparts.tracking.guarded:create_app"
 
 
-def test_a_wide_door_is_refused_unless_forced(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+def test_a_wide_door_is_refused_unless_forced(place: str) -> None:
     with pytest.raises(SecurityError, match="TUNEPARTS_TRACKING_LOGIN"):
-        guarded.plan(uri, host="0.0.0.0", port=1, login=None, forced=False)
-    server = guarded.plan(uri, host="0.0.0.0", port=1, login=None, forced=True)
+        plan(place, "0.0.0.0")
+    server = plan(place, "0.0.0.0", forced=True)
     assert server.command[server.command.index("--host") + 1] == "0.0.0.0"
     assert server.token is None
 
 
-def test_a_login_travels_in_the_environment_alone(tmp_path: Path, monkeypatch) -> None:
+def test_a_login_travels_in_the_environment_alone(place: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "flask_wtf", os)  # only its presence is asked for
-    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    server = guarded.plan(uri, host="0.0.0.0", port=1, login=LOGIN, forced=False)
+    server = plan(place, "0.0.0.0", login=LOGIN)
     assert server.command[-2:] == ["--app-name", "basic-auth"]
     assert LOGIN.password not in " ".join(server.command)
     assert server.environment["MLFLOW_AUTH_ADMIN_PASSWORD"] == LOGIN.password
-    written = tmp_path / "mlflow_auth.ini"
-    assert LOGIN.password not in written.read_text()
-    assert "admin_username = chief" in written.read_text()
+    written = (tmp_path / "mlflow_auth.ini").read_text()
+    assert LOGIN.password not in written
+    assert "admin_username = chief" in written
     for name in ("mlflow_auth.ini", "mlflow_auth.db"):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0
+    monkeypatch.setitem(sys.modules, "flask_wtf", None)
+    with pytest.raises(ConfigError, match=r"pip install 'mlflow\[auth\]'"):
+        plan(place, login=LOGIN)
 
 
 def test_a_database_password_is_not_on_the_command_line() -> None:
     uri = "postgresql://me:planted-password-2@db/mlflow"
-    server = guarded.plan(uri, host="127.0.0.1", port=1, login=None, forced=True, is_verbose=True)
+    server = plan(uri, forced=True, is_verbose=True)
     assert "planted" not in " ".join(server.command)
     assert server.environment == {"MLFLOW_BACKEND_STORE_URI": uri}
-
-
-def test_accounts_without_their_package_are_refused(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "flask_wtf", None)
-    monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"pip install 'mlflow\[auth\]'"):
-        guarded.plan("sqlite:////x/y.db", host="127.0.0.1", port=1, login=LOGIN, forced=False)
 
 
 @pytest.fixture
 def protected(uri: str, unused_port: int, tmp_path: Path, monkeypatch) -> Iterator[str]:
     pytest.importorskip("flask_wtf", reason="MLflow's basic-auth needs the package Flask-WTF")
     monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
-    server = guarded.plan(uri, host="127.0.0.1", port=unused_port, login=LOGIN, forced=False)
+    server = plan(uri, port=unused_port, login=LOGIN)
     process = subprocess.Popen(
         server.command,
         env={**os.environ, **server.environment},

@@ -59,26 +59,19 @@ def test_items_arrive_once_and_in_order() -> None:
     assert arrived(sink) == list(range(1000))
 
 
-def test_items_are_gathered_until_many_wait() -> None:
+def test_items_are_gathered_until_many_wait_or_a_flush() -> None:
     sink = Sink()
     writer = Writer(sink, interval=3600, many=10)
+    assert sink.called.wait(10)  # before the first item, so that the parent run is there early
     sink.gate.clear()
-    for item in range(10):
+    for item in range(11):
         put(sink, writer, item)
     sink.gate.set()
-    put(sink, writer, 10)
-    assert writer.flush(10)
+    assert writer.flush(10)  # does not wait for the interval
     assert max(map(len, sink.sends)) >= 10
-    writer.close(10)
-
-
-def test_a_flush_does_not_wait_for_the_interval() -> None:
-    sink = Sink()
-    writer = Writer(sink, interval=3600)
-    assert sink.called.wait(10)  # before the first item, so that the parent run is there early
-    put(sink, writer, "a")
+    put(sink, writer, 11)
     assert writer.flush(10)
-    assert arrived(sink) == ["a"]
+    assert arrived(sink) == list(range(12))
     assert writer.close(10)
 
 

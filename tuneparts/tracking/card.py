@@ -64,13 +64,7 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class SearchCard:
-    """What the parent run of a search shows in MLflow: the run's card, and what only MLflow has.
-
-    Example:
-        >>> card = SearchCard(RunCard("toy", scale="smoke", digest="d1", commit="c0ffee"))
-        >>> card.shared_tags()
-        {'search': 'toy', 'scale': 'smoke', 'digest': 'd1', 'commit': 'c0ffee'}
-    """
+    """What the parent run of a search shows in MLflow: the run's card, and what only MLflow has."""
 
     kind: ClassVar[str] = "search"
     """What `KIND_TAG` says of the parent run."""

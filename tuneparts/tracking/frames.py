@@ -3,20 +3,6 @@
 This is for readers that do not have the run's folder: a dashboard in front of a remote store, or a
 notebook. It uses MLflow's public client alone, which is slow for large searches. Where the folder
 is at hand, its journal is read instead.
-
-Example:
-    >>> from pathlib import Path
-    >>> from tuneparts.search.card import RunCard
-    >>> from tuneparts.search.journal import Journal, Row
-    >>> from tuneparts.tracking import frames, tracker
-    >>> journal = Journal(Path("toy-run/journal.jsonl"))
-    >>> journal.append(Row(TrialId("random", 0, 0), 10, {"val/accuracy": 0.75}, time=1.0))
-    True
-    >>> card = tracker.SearchCard(RunCard("toy", scale="smoke"))
-    >>> done = tracker.sync(Path("toy-run"), "sqlite:///mlflow.db", card)
-    >>> newest = frames.runs("sqlite:///mlflow.db").iloc[0]
-    >>> frames.trials("sqlite:///mlflow.db", newest["parent_run_id"])["val/accuracy"].tolist()
-    [0.75]
 """
 
 import json

@@ -129,6 +129,12 @@ class Replay:
         self.record.save()
         self._ending = status, time
 
+    def reopen(self) -> None:
+        """Forget how a former process ended the run, which goes on."""
+        if self.record.ending is not None:
+            self.record.ending = None
+            self.record.save()
+
     def start_over(self) -> None:
         """Replay from the first event, and ask again for all that was ever asked for.
 

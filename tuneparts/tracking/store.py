@@ -2,13 +2,6 @@
 
 The default is one SQLite file with an `artifacts` folder beside it: embedded, no server. Any
 other database or an MLflow server is reached by its URI.
-
-Example:
-    >>> from tuneparts.tracking import store
-    >>> uri = store.resolve("sqlite:///mlflow.db")  # in the folder where you are
-    >>> store.prepare(uri)
-    >>> [experiment.name for experiment in store.client(uri).search_experiments()]
-    ['Default']
 """
 
 import logging
@@ -305,11 +298,11 @@ class Problems:
         """Count problems of a kind; the message of the first one is kept, without secrets."""
         kind = redact(kind)
         with self._lock:
-            is_news = kind not in self._first
-            text = self._first.setdefault(kind, redact(message) if is_news else message)
             self._counts[kind] += count
-        if is_news:
-            _log.warning("tracking: %s: %s", kind, text)
+            if kind in self._first:
+                return
+            self._first[kind] = redact(message)
+        _log.warning("tracking: %s: %s", kind, self._first[kind])
 
     def lines(self) -> list[str]:
         """One line per kind, in order of appearance."""

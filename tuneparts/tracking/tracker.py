@@ -50,12 +50,8 @@ class Tracker:
     ) -> None:
         """Start the thread, which opens the store; a server need not answer yet.
 
-        Args:
-            uri: The store, as `store.resolve` returns it.
-            folder: Folder of the run, with its journal; `tracking.json` is kept there.
-            search: What the parent run shows.
-            read_log: Gives the log of a trial; one that failed gets it as the artifact `log.txt`.
-            interval: Seconds that events are gathered before they are sent.
+        Events are gathered for `interval` seconds before they are sent. A trial that failed gets
+        its log, which `read_log` gives, as the artifact `log.txt`.
         """
         uri = store.resolve(uri)
         self._replay = Replay(
@@ -66,13 +62,12 @@ class Tracker:
             start=time.time(),
             read_log=read_log,
         )
-        known = self._replay.record
-        if known.ending is not None:
-            known.ending = None
-            known.save()
-        open_store = self._replay.client.open
+        self._replay.reopen()
         self._writer = Writer(
-            self._replay, interval=interval, open_store=open_store, patience=_PATIENCE
+            self._replay,
+            interval=interval,
+            open_store=self._replay.client.open,
+            patience=_PATIENCE,
         )
 
     def on_event(self, event: Event) -> None:
@@ -104,7 +99,7 @@ class Tracker:
         self._writer.wake()
 
     def tagged(self, name: str, value: str) -> set[TrialId]:
-        """List the trials that `tag_trial` gave this tag, also in a former process."""
+        """The trials that `tag_trial` gave this tag, also in a former process."""
         known = self._replay.record.tags
         return {trial for trial, tags in known.items() if tags.get(name) == value}
 
