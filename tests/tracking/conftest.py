@@ -1,63 +1,94 @@
-"""A tracker over an MLflow store that each test has to itself."""
+"""A search `toy` with a run folder and an MLflow store to itself."""
 
+import dataclasses
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
 from tuneparts.search.card import RunCard
 from tuneparts.search.events import Event, Row, TrialEnded, TrialId, TrialRunning, TrialStarted
 from tuneparts.search.journal import Journal
+from tuneparts.tracking import frames, record, store
 from tuneparts.tracking.card import SearchCard
-from tuneparts.tracking.tracker import Tracker
+from tuneparts.tracking.tracker import Synced, Tracker, sync
+
+
+@dataclasses.dataclass
+class Toy:
+    """What tests of tracking do with a run."""
+
+    uri: str
+    folder: Path
+    card: SearchCard
+    events: list[Event]
+
+    def tracker(self, uri: str | None = None, **more: Any) -> Tracker:
+        """Start a tracker over the folder, as a driver does."""
+        place = uri or self.uri
+        return Tracker(place, folder=self.folder, search=self.card, interval=0.01, **more)
+
+    def feed(self, tracker: Tracker, events: Sequence[Event]) -> Tracker:
+        """Write events as a driver does: first to the journal, and then to the tracker."""
+        self.write(events, then=tracker.on_event)
+        return tracker
+
+    def write(self, events: Sequence[Event], then: Any = lambda _: None) -> None:
+        journal = Journal(self.folder / "journal.jsonl")
+        for event in events:
+            journal.append(event)
+            then(event)
+        journal.close()
+
+    def track(self, events: Sequence[Event], uri: str | None = None, **more: Any) -> Tracker:
+        """A new tracker that is fed these events."""
+        return self.feed(self.tracker(uri, **more), events)
+
+    def sync(self, uri: str | None = None, **more: Any) -> Synced:
+        return sync(self.folder, uri or self.uri, self.card, **more)
+
+    @property
+    def record(self) -> record.Record:
+        known = record.load(self.folder)
+        assert known is not None
+        return known
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """The trials in the store."""
+        return frames.trials(self.uri, str(self.record.parent)).drop(columns="run_id")
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """The steps in the store."""
+        return frames.steps(self.uri, str(self.record.parent))
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """The one parent run in the store."""
+        (run,) = frames.runs(self.uri).to_dict("records")
+        return run
+
+    def num_runs(self) -> int:
+        """All MLflow runs of the experiment."""
+        client = store.client(self.uri)
+        experiment = client.get_experiment_by_name("toy").experiment_id
+        return len(store.search(client, [experiment], ""))
 
 
 @pytest.fixture
-def card() -> SearchCard:
-    return SearchCard(
-        RunCard(
-            "toy",
-            scale="smoke",
-            digest="d1gest",
-            commit="c0ffee",
-            versions={"python": "3.11"},
-        ),
+def toy(uri: str, tmp_path: Path) -> Toy:
+    """Three trials, interleaved: one finishes, one fails, one is stopped."""
+    card = SearchCard(
+        RunCard("toy", scale="smoke", digest="d1", commit="c0ffee", versions={"python": "3.11"}),
         resolved='{"question": "which?"}',
         tags={"lab": "north"},
     )
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "toy-20260101-000000"
-
-
-@pytest.fixture
-def make_tracker(uri: str, folder: Path, card: SearchCard) -> Callable[[], Tracker]:
-    return lambda: Tracker(uri, folder=folder, search=card, interval=0.01)
-
-
-@pytest.fixture
-def feed() -> Callable[[Tracker, Sequence[Event]], Tracker]:
-    """Tells events as a driver does: first to the journal, and then to the tracker."""
-
-    def tell(tracker: Tracker, events: Sequence[Event]) -> Tracker:
-        journal = Journal(tracker._folder / "journal.jsonl")
-        for event in events:
-            journal.append(event)
-            tracker.on_event(event)
-        journal.close()
-        return tracker
-
-    return tell
-
-
-@pytest.fixture
-def events() -> list[Event]:
-    """Three trials, interleaved: one finishes, one fails, one is stopped."""
     one, two, three = TrialId("random", 0, 0), TrialId("random", 0, 1), TrialId("asha", 3, 0)
-    return [
+    events: list[Event] = [
         TrialStarted(one, {"lr": 0.1, "net": {"name": "mlp", "widths": [8, 4]}}, 90.0),
         TrialStarted(two, {"lr": 0.5, "net": {"name": "mlp", "widths": [2]}}, 90.0),
         TrialStarted(three, {"lr": 0.25}, 90.0),
@@ -72,6 +103,7 @@ def events() -> list[Event]:
         TrialEnded(three, "stopped", 104.0),
         TrialEnded(one, "finished", 104.5),
     ]
+    return Toy(uri, tmp_path / "toy-20260101-000000", card, events)
 
 
 @pytest.fixture

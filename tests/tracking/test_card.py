@@ -4,8 +4,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tuneparts.search.card import RunCard
 from tuneparts.search.events import TrialId
-from tuneparts.tracking.card import LONGEST_VALUE, SearchCard, decode, encode, flatten, view_state
+from tuneparts.tracking.card import VIEW_TAG, SearchCard, decode, encode, flatten
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
@@ -21,56 +22,39 @@ def test_decode_inverts_encode(value: Any) -> None:
     assert type(decode(encode(value))) is type(value)
 
 
-def test_words_stay_bare_and_numbers_in_quotes_stay_words() -> None:
-    assert encode("mlp") == "mlp"
-    assert decode(encode("1")) == "1"
-    assert decode(encode("NaN")) == "NaN"
-    assert decode(encode(1)) == 1
-
-
-def test_paths_are_joined_with_dots() -> None:
+def test_a_config_becomes_params_that_mlflow_takes() -> None:
     config = {"lr": 0.1, "net": {"name": "mlp", "deep": {"widths": [8, 4]}}, "extra": {}}
-    assert flatten(config) == {
-        "lr": "0.1",
-        "net.name": "mlp",
-        "net.deep.widths": "[8, 4]",
-        "extra": "{}",
-    }
-
-
-def test_keys_that_mlflow_refuses_are_mended() -> None:
+    paths = {"lr": "0.1", "net.name": "mlp", "net.deep.widths": "[8, 4]", "extra": "{}"}
+    assert flatten(config) == paths
     assert flatten({"a[0]=b": 1}) == {"a_0__b": "1"}
-
-
-def test_long_values_are_cut() -> None:
+    assert (encode("mlp"), encode("1"), encode("NaN"), encode(1)) == ("mlp", '"1"', '"NaN"', "1")
     for value in ("x" * 7000, list(range(7000))):
         text = encode(value)
-        assert len(text) == LONGEST_VALUE
+        assert len(text) == 6000
         assert text.endswith("...")
 
 
-def test_a_search_that_runs_says_so_and_one_that_ended_answers(card: SearchCard) -> None:
+LINK = "(#/experiments/3/runs/abc/artifacts/report/report.html?workflowType=machine_learning)"
+
+
+def test_a_search_that_runs_says_so_and_one_that_ended_answers() -> None:
+    card = SearchCard(RunCard("toy", scale="smoke"))
     running = card.search_note("3", "abc", None)
     done = card.search_note("3", "abc", "random is ahead.")
     assert "tuneparts dashboard" in running
-    assert "random is ahead." in done
-    assert (
-        "(#/experiments/3/runs/abc/artifacts/report/report.html?workflowType=machine_learning)"
-        in done
-    )
     assert "artifacts/" not in running
-
-
-def test_a_trial_points_to_the_report_of_its_search(card: SearchCard) -> None:
+    assert "random is ahead." in done
     text = card.trial_note("3", "abc", TrialId("random", 7, 2))
     assert "Trial 2 of arm `random`, seed 7" in text
-    assert (
-        "(#/experiments/3/runs/abc/artifacts/report/report.html?workflowType=machine_learning)"
-        in text
-    )
+    assert LINK in done
+    assert LINK in text
 
 
 def test_the_view_groups_trials_by_arm() -> None:
-    state = json.loads(view_state())
+    state = json.loads(SearchCard(RunCard("toy")).experiment_tags("3")[VIEW_TAG])
     assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "arm"}]
     assert state["searchFilter"] == "tags.`tuneparts.kind` = 'trial'"
+
+
+def test_a_version_is_no_commit() -> None:
+    assert SearchCard(RunCard("toy", commit="v0.1.0")).origin_tags() == {}

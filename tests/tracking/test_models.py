@@ -1,7 +1,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -10,12 +9,19 @@ import pytest
 import torch
 
 from tuneparts.search.code import importable
-from tuneparts.search.events import Event, TrialId
-from tuneparts.tracking import frames, models
-from tuneparts.tracking.tracker import Tracker
+from tuneparts.search.events import TrialId
+from tuneparts.tracking import models
 from tuneparts.training.loop import FinalModule
 
 pytestmark = pytest.mark.mlflow
+
+
+@pytest.fixture
+def run_id(toy) -> str:
+    """The MLflow run of a trial that has ended."""
+    tracker = toy.track(toy.events)
+    assert tracker.close() == []
+    return str(tracker.run_id(TrialId("random", 0, 0)))
 
 
 def make_module() -> FinalModule:
@@ -31,18 +37,10 @@ def globals_of_mlflow() -> tuple[dict[str, str], str, str]:
     return variables, mlflow.get_tracking_uri(), mlflow.get_registry_uri()
 
 
-def test_a_model_is_logged_once_loads_predicts_and_registers(
-    uri: str,
-    make_tracker: Callable[[], Tracker],
-    feed: Callable[[Tracker, Sequence[Event]], Tracker],
-    events: list[Event],
-) -> None:
+def test_a_model_is_logged_once_loads_predicts_and_registers(toy, uri: str, run_id: str) -> None:
     import mlflow
 
-    tracker = feed(make_tracker(), events)
-    assert tracker.close() == []
-    trials = frames.trials(uri, str(tracker.parent_run_id)).set_index("trial")
-    run_id = trials["run_id"]["random/seed0/00000"]
+    trials = toy.trials
     before = globals_of_mlflow()
     module, example = make_module(), np.arange(12, dtype=np.uint8).reshape(2, 1, 2, 3)
     assert models.logged(uri, run_id) is None
@@ -56,8 +54,7 @@ def test_a_model_is_logged_once_loads_predicts_and_registers(
     assert version == "models:/toy/1"
     assert globals_of_mlflow() == before
 
-    after = frames.trials(uri, str(tracker.parent_run_id)).set_index("trial")
-    assert after["end"].equals(trials["end"])  # the run of the trial stays as it ended
+    assert toy.trials["end"].equals(trials["end"])  # the run of the trial stays as it ended
     with models._store(uri):
         loaded = mlflow.pytorch.load_model(version)
         served = mlflow.pyfunc.load_model(model_uri)
@@ -78,18 +75,10 @@ class OwnNet(nn.Linear):
 
 
 def test_a_model_of_a_class_of_ones_own_brings_its_code(
-    uri: str,
-    make_tracker: Callable[[], Tracker],
-    feed: Callable[[Tracker, Sequence[Event]], Tracker],
-    events: list[Event],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    uri: str, run_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import mlflow
 
-    tracker = feed(make_tracker(), events)
-    assert tracker.close() == []
-    trials = frames.trials(uri, str(tracker.parent_run_id)).set_index("trial")
     file = tmp_path / "code" / "own_class.py"
     file.parent.mkdir()
     file.write_text(OWN)
@@ -97,7 +86,6 @@ def test_a_model_of_a_class_of_ones_own_brings_its_code(
     example = np.ones((2, 6), dtype=np.float32)
     with importable(file.parent):
         module = import_module("own_class").OwnNet(6, 3).requires_grad_(False)
-        run_id = trials["run_id"]["random/seed0/00000"]
         model_uri = models.log(uri, run_id, module, example, code=[file])
     del sys.modules["own_class"]
     file.unlink()
@@ -141,15 +129,8 @@ print(model.predict(np.zeros((2, 1, 2, 3), np.float32)).shape)
 
 @pytest.mark.slow  # a process that imports MLflow and torch anew
 def test_a_model_predicts_where_the_package_is_not_installed(
-    uri: str,
-    make_tracker: Callable[[], Tracker],
-    feed: Callable[[Tracker, Sequence[Event]], Tracker],
-    events: list[Event],
-    tmp_path: Path,
+    uri: str, run_id: str, tmp_path: Path
 ) -> None:
-    tracker = feed(make_tracker(), events)
-    assert tracker.close() == []
-    run_id = str(tracker.run_id(TrialId("random", 0, 0)))
     model = models.log(uri, run_id, make_module(), np.zeros((2, 1, 2, 3), np.uint8))
     (tmp_path / "elsewhere.py").write_text(BLOCK)
     done = subprocess.run(

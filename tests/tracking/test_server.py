@@ -3,17 +3,13 @@
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
 from tuneparts.search.events import Event, Row, TrialEnded, TrialId, TrialStarted
 from tuneparts.tracking import frames, store
-from tuneparts.tracking.card import SearchCard
-from tuneparts.tracking.tracker import Tracker
 
-Feed = Callable[[Tracker, Sequence[Event]], Tracker]
 pytestmark = [pytest.mark.mlflow, pytest.mark.slow]
 
 
@@ -22,9 +18,7 @@ class Server:
 
     def __init__(self, store_uri: str, port: int) -> None:
         self.uri = f"http://127.0.0.1:{port}"
-        command = store.ui_command(store_uri, port)
-        assert isinstance(command, list)
-        self._command = command
+        self._command = store.ui_command(store_uri, port)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -65,39 +59,30 @@ def story(num_trials: int, num_steps: int) -> list[Event]:
     return [*events, *(TrialEnded(t, "finished", 100.0) for t in ids)]
 
 
-def points(events: list[Event]) -> set[tuple[str, str, int, float]]:
-    return {
+def assert_all_there_once(uri: str, parent: str | None, events: list[Event]) -> None:
+    trials = frames.trials(uri, str(parent))
+    assert trials["status"].unique().tolist() == ["FINISHED"]
+    assert trials["param.lr"].tolist() == list(range(len(trials)))
+    steps = frames.steps(uri, str(parent))
+    got = list(zip(steps["trial"], steps["metric"], steps["step"], steps["value"], strict=True))
+    wanted = [
         (str(event.trial), metric, event.step, value)
         for event in events
         if isinstance(event, Row)
         for metric, value in event.metrics.items()
-    }
-
-
-def assert_all_there_once(uri: str, parent: str | None, events: list[Event]) -> None:
-    assert parent is not None
-    trials = frames.trials(uri, parent)
-    assert trials["status"].unique().tolist() == ["FINISHED"]
-    assert trials["param.lr"].tolist() == list(range(len(trials)))
-    steps = frames.steps(uri, parent)
-    got = list(zip(steps["trial"], steps["metric"], steps["step"], steps["value"], strict=True))
-    assert len(got) == len(points(events))
-    assert set(got) == points(events)
+    ]
+    assert sorted(got) == sorted(wanted)
     # The frame drops doubles; the store itself must not have any.
-    raw = store.points(
-        store.client(uri), {run_id: {"train/loss", "val/nll"} for run_id in trials["run_id"]}
-    )
-    assert len(raw) == len(got)
+    both = {run_id: {"train/loss", "val/nll"} for run_id in trials["run_id"]}
+    assert len(store.points(store.client(uri), both)) == len(got)
 
 
-def test_a_server_that_goes_away_misses_nothing(
-    server: Server, uri: str, folder: Path, card: SearchCard, feed: Feed
-) -> None:
+def test_a_server_that_goes_away_misses_nothing(toy, server: Server) -> None:
     """Killed twice under load, the second time the driver is killed too."""
     events = story(num_trials=5, num_steps=40)
-    tracker = Tracker(server.uri, folder=folder, search=card, interval=0.02)
+    tracker = toy.tracker(server.uri)
     for number, event in enumerate(events[:120]):
-        feed(tracker, [event])
+        toy.feed(tracker, [event])
         time.sleep(0.005)
         if number == 60:
             server.kill()
@@ -109,27 +94,23 @@ def test_a_server_that_goes_away_misses_nothing(
     assert tracker.stats.last_error is None
 
     server.kill()
-    feed(tracker, events[120:150])
+    toy.feed(tracker, events[120:150])
     problems = tracker.close("KILLED", timeout=0.5)
     assert len(problems) == 1
     assert "the journal has everything" in problems[0]
     server.start()
 
-    resumed = Tracker(server.uri, folder=folder, search=card, interval=0.02)
-    feed(resumed, events)
+    resumed = toy.track(events, server.uri)
     assert resumed.close() == []
-    for where in (server.uri, uri):
+    for where in (server.uri, toy.uri):
         assert_all_there_once(where, resumed.parent_run_id, events)
         assert len(frames.runs(where)) == 1
 
 
-def test_a_server_that_comes_up_late(
-    uri: str, unused_port: int, folder: Path, card: SearchCard, feed: Feed
-) -> None:
-    server = Server(uri, unused_port)
+def test_a_server_that_comes_up_late(toy, unused_port: int) -> None:
+    server = Server(toy.uri, unused_port)
     events = story(num_trials=2, num_steps=3)
-    tracker = Tracker(server.uri, folder=folder, search=card, interval=0.02)
-    feed(tracker, events)
+    tracker = toy.track(events, server.uri)
     assert not tracker.flush(0.5)
     assert tracker.parent_run_id is None
     try:

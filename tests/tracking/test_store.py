@@ -11,11 +11,8 @@ from requests import HTTPError, Response
 from sqlalchemy.exc import OperationalError
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.search.card import RunCard
 from tuneparts.search.events import TrialId, TrialRunning
 from tuneparts.tracking import store
-from tuneparts.tracking.card import SearchCard
-from tuneparts.tracking.tracker import Tracker
 
 
 def test_the_default_is_a_sqlite_file_in_the_results(
@@ -30,46 +27,33 @@ def test_the_default_is_a_sqlite_file_in_the_results(
     assert not store.exists(uri)
 
 
-def test_a_relative_file_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        *((uri, "file store is not supported.*sqlite:///") for uri in ("", "mlruns", "file:///x")),
+        *((uri, "store is a file") for uri in ("sqlite://", "sqlite:///", "sqlite:///:memory:")),
+    ],
+)
+def test_what_is_no_store_is_refused(uri: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        store.resolve(uri)
+
+
+def test_servers_and_databases_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for uri in ("http://host:5000", "https://host/x", "postgresql+psycopg2://u:p@h/db"):
+        assert store.resolve(uri) == uri
+        assert store.exists(uri)
+    assert store.artifact_root("http://host") is None  # the server's own choice
     monkeypatch.chdir(tmp_path)
     assert store.resolve("sqlite:///here.db") == f"sqlite:///{tmp_path / 'here.db'}"
-
-
-@pytest.mark.parametrize("uri", ["", "mlruns", "./mlruns", "file:///tmp/mlruns", "/tmp/mlruns"])
-def test_the_file_store_is_refused_with_the_cure(uri: str) -> None:
-    with pytest.raises(ConfigError, match=r"file store is not supported.*sqlite:///"):
-        store.resolve(uri)
-
-
-@pytest.mark.parametrize("uri", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
-def test_sqlite_in_memory_is_refused(uri: str) -> None:
-    with pytest.raises(ConfigError, match="a SQLite store is a file"):
-        store.resolve(uri)
-
-
-@pytest.mark.parametrize(
-    "uri", ["http://host:5000", "https://host/x", "postgresql+psycopg2://u:p@h/db"]
-)
-def test_servers_and_databases_pass(uri: str) -> None:
-    assert store.resolve(uri) == uri
-    assert store.exists(uri)
-
-
-def test_a_server_chooses_where_artifacts_go() -> None:
-    assert store.artifact_root("http://host") is None
 
 
 def test_the_ui_of_a_database_is_served_on_this_machine_only(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     command = store.ui_command(uri, 5001)
-    assert isinstance(command, list)
     assert command[command.index("--host") + 1] == "127.0.0.1"
     assert command[command.index("--port") + 1] == "5001"
     assert command[command.index("--backend-store-uri") + 1] == uri
-
-
-def test_the_ui_of_a_server_is_the_server() -> None:
-    assert store.ui_command("http://host:5000", 1) == "http://host:5000"
 
 
 def test_the_environment_of_the_user_wins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,20 +77,18 @@ def test_a_new_store_is_made_without_a_word_and_without_litter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    uri = f"sqlite:///{tmp_path / 'deep' / 'mlflow.db'}"
-    store.prepare(uri)
-    store.prepare(uri)
-    assert store.unreachable(uri) is None
+    path = tmp_path / "deep" / "mlflow.db"
+    before = os.umask(0o002)
+    try:
+        for _ in range(2):
+            store.prepare(f"sqlite:///{path}")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o664  # as open as the umask says
+    assert store.unreachable(f"sqlite:///{path}") is None
     assert [path.name for path in tmp_path.iterdir()] == ["deep"]
     assert capfd.readouterr() == ("", "")
     assert logging.getLogger("mlflow.store.db.utils").level == logging.WARNING
-
-
-@pytest.mark.mlflow
-def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "mlflow.db").write_text("this is no database, but long enough to be read as one")
-    with pytest.raises(ConfigError, match="file is not a database"):
-        store.prepare(f"sqlite:///{tmp_path / 'mlflow.db'}")
 
 
 @pytest.mark.mlflow
@@ -122,47 +104,36 @@ def http_error(status: int) -> HTTPError:
     return HTTPError(response=response)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        ConnectionError("refused"),
-        TimeoutError(),
-        OSError(28, "No space left on device"),
-        OperationalError("insert", {}, Exception("database is locked")),
-        MlflowException("API request to http://x failed with exception refused"),
-        MlflowException(
-            "API request to endpoint /x failed with error code 404 != 200. Response body: proxy",
-            error_code=5,
-        ),
-        RestException({"error_code": "TEMPORARILY_UNAVAILABLE", "message": ""}),
-        RestException({"error_code": "INTERNAL_ERROR", "message": ""}),
-        RestException({"error_code": "UNAUTHENTICATED", "message": ""}),
-        http_error(503),
-    ],
-)
-def test_waiting_cures(error: Exception) -> None:
-    assert store.is_curable(error)
+def rest_error(code: str) -> RestException:
+    return RestException({"error_code": code, "message": ""})
+
+
+PROXY = "API request to endpoint /x failed with error code 404 != 200. Response body: proxy"
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("error", "is_curable"),
     [
-        FileNotFoundError("report.html"),
-        TypeError("a bug"),
-        MlflowException.invalid_parameter_value("name"),
-        RestException({"error_code": "RESOURCE_DOES_NOT_EXIST", "message": ""}),
-        RestException({"error_code": "INVALID_PARAMETER_VALUE", "message": ""}),
-        http_error(404),
+        (ConnectionError("refused"), True),
+        (TimeoutError(), True),
+        (OSError(28, "No space left on device"), True),
+        (OperationalError("insert", {}, Exception("database is locked")), True),
+        (MlflowException("API request to http://x failed with exception refused"), True),
+        (MlflowException(PROXY, error_code=5), True),
+        (rest_error("TEMPORARILY_UNAVAILABLE"), True),
+        (rest_error("INTERNAL_ERROR"), True),
+        (rest_error("UNAUTHENTICATED"), True),
+        (http_error(503), True),
+        (FileNotFoundError("report.html"), False),
+        (TypeError("a bug"), False),
+        (MlflowException.invalid_parameter_value("name"), False),
+        (rest_error("RESOURCE_DOES_NOT_EXIST"), False),
+        (rest_error("INVALID_PARAMETER_VALUE"), False),
+        (http_error(404), False),
     ],
 )
-def test_waiting_is_in_vain(error: Exception) -> None:
-    assert not store.is_curable(error)
-
-
-def test_a_run_that_is_gone() -> None:
-    assert store.is_gone(RestException({"error_code": "RESOURCE_DOES_NOT_EXIST", "message": ""}))
-    assert not store.is_gone(MlflowException.invalid_parameter_value("name"))
-    assert not store.is_gone(ConnectionError())
+def test_which_errors_waiting_cures(error: Exception, is_curable: bool) -> None:
+    assert store.is_curable(error) is is_curable
 
 
 def test_each_kind_is_logged_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
@@ -176,15 +147,13 @@ def test_each_kind_is_logged_once_and_counted(caplog: pytest.LogCaptureFixture) 
 
 
 @pytest.mark.mlflow
-def test_a_search_hears_of_a_store_that_is_none(tmp_path: Path) -> None:
+def test_a_search_stops_at_a_store_that_is_none(toy, tmp_path: Path) -> None:
     """The thread of the tracker opens it; the driver must not train for hours before it knows."""
-    (tmp_path / "mlflow.db").write_text("this is no database, but long enough to be read as one")
-    tracker = Tracker(
-        f"sqlite:///{tmp_path / 'mlflow.db'}",
-        folder=tmp_path / "run",
-        search=SearchCard(RunCard("toy", scale="smoke")),
-        interval=0.01,
-    )
+    uri = f"sqlite:///{tmp_path / 'other.db'}"
+    (tmp_path / "other.db").write_text("this is no database, but long enough to be read as one")
+    with pytest.raises(ConfigError, match="file is not a database"):
+        store.prepare(uri)
+    tracker = toy.tracker(uri)
     assert tracker.flush()
     with pytest.raises(ConfigError, match="file is not a database"):
         tracker.on_event(TrialRunning(TrialId("a", 0, 0), 0.0))
@@ -196,18 +165,9 @@ def test_a_process_whose_folder_is_gone_goes_elsewhere(
 ) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
-    store._leave_removed_folder()
+    store.quieten()
     assert Path.cwd() == tmp_path / "gone"
     (tmp_path / "gone").rmdir()
     monkeypatch.setenv("HOME", str(tmp_path))
-    store._leave_removed_folder()
+    store.quieten()
     assert Path.cwd() == tmp_path
-
-
-def test_a_new_database_is_as_open_as_the_umask_says(tmp_path: Path) -> None:
-    before = os.umask(0o002)
-    try:
-        store.prepare(f"sqlite:///{tmp_path}/mlflow.db")
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "mlflow.db").stat().st_mode) == 0o664

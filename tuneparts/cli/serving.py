@@ -50,7 +50,7 @@ def ui(
     verbose: Annotated[bool, typer.Option("--verbose", help="Log every request.")] = False,
 ) -> None:
     """Serve the MLflow UI on the store: on this machine, or wider with a login."""
-    from tuneparts.tracking import card, serving, store
+    from tuneparts.tracking import card, guarded, store
 
     uri = settings.current().tracking_uri
     if store.is_server(uri):
@@ -59,7 +59,7 @@ def ui(
             open_now(uri)
         return
     login, forced = credentials.tracking_login(), without_authentication
-    server = serving.plan(uri, host=host, port=port, login=login, forced=forced, is_verbose=verbose)
+    server = guarded.plan(uri, host=host, port=port, login=login, forced=forced, is_verbose=verbose)
     binding.refuse_used(host, port)
     where = binding.LOOPBACK if binding.is_loopback(host) else host
     token = "" if server.token is None else f"?token={server.token}"
@@ -68,7 +68,7 @@ def ui(
     print(f"MLflow UI on {address}{asks} (Ctrl-C ends it)", flush=True)
     if open_page:
         open_when_ready(address, where, port)
-    serving.run(server)
+    guarded.run(server)
 
 
 @app.command()

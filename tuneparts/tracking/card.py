@@ -23,33 +23,23 @@ TRIAL_TAG = "tuneparts.trial"
 COUNTS_TAG = "tuneparts.trials"
 """Tag on parent runs: how many trials ended how, as JSON."""
 SELECTED_TAG = "selected"
-"""Tag that is `yes` on the trials that stand for their arm and seed in the report."""
-KIND_OF_EXPERIMENT_TAG = "mlflow.experimentKind"
-"""MLflow's own tag for which view of an experiment its UI opens."""
+"""Tag that is `yes` on the trials that represent their arm and seed in the report."""
+
+# MLflow's own tags: which view of an experiment opens, nested runs, descriptions in Markdown, the
+# colour of a run in charts, and a view of an experiment that a link can open.
+EXPERIMENT_KIND_TAG = "mlflow.experimentKind"
 PARENT_TAG = "mlflow.parentRunId"
-"""MLflow's own tag for nested runs."""
-_USER_TAG, _SOURCE_TAG, _COMMIT_TAG = (
-    "mlflow.user",
-    "mlflow.source.name",
-    "mlflow.source.git.commit",
-)
-"""MLflow's own tags for who ran what; its UI fills columns from them."""
-_COMMIT_TAG, _SOURCE_TYPE_TAG = "mlflow.source.git.commit", "mlflow.source.type"
 NOTE_TAG = "mlflow.note.content"
-"""MLflow's own tag for the description of a run or an experiment, in Markdown."""
 COLOUR_TAG = "mlflow.runColor"
-"""MLflow's own tag for the colour of a run in its charts."""
-RUNS_VIEW = "workflowType=machine_learning"
-"""Query of an address in MLflow's UI: without it some pages open their view for language models."""
 _VIEW_KEY = "arms"
 VIEW_TAG = f"mlflow.sharedViewState.{_VIEW_KEY}"
-"""MLflow's own tag for a view of an experiment that a link can open."""
+
+RUNS_VIEW = "workflowType=machine_learning"
+"""Query of an address in MLflow's UI: without it some pages open their view for language models."""
 REPORT = "report"
 """Folder of the report, in the folder of a run and among the artifacts of its parent run."""
-LONGEST_VALUE = 6000
-"""Characters that MLflow keeps of a param's value."""
-_LONGEST_KEY = 250
-"""Characters that MLflow keeps of a param's name."""
+_LONGEST_KEY, _LONGEST_VALUE = 250, 6000
+"""Characters that MLflow keeps of a param's name and of its value."""
 
 
 @dataclass(frozen=True)
@@ -66,26 +56,15 @@ class DataFacts:
         """Make the `mlflow.entities.DatasetInput` of the data set."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        data = Dataset(
-            name=self.name,
-            digest=self.digest(),
-            source_type="code",
-            source=json.dumps({"tags": json.loads(self.config)}),
-            profile=self.config,
-        )
+        source = json.dumps({"tags": json.loads(self.config)})
+        data = Dataset(self.name, self.digest(), "code", source, profile=self.config)
         # `training` is MLflow's own word for what the data is used for.
         return DatasetInput(data, [InputTag("mlflow.data.context", "training")])
 
 
 @dataclass(frozen=True)
 class SearchCard:
-    """What the parent run of a search shows in MLflow: the run's card, and what only MLflow has.
-
-    Example:
-        >>> card = SearchCard(RunCard("toy", scale="smoke", digest="d1", commit="c0ffee"))
-        >>> card.shared_tags()
-        {'search': 'toy', 'scale': 'smoke', 'digest': 'd1', 'commit': 'c0ffee'}
-    """
+    """What the parent run of a search shows in MLflow: the run's card, and what only MLflow has."""
 
     kind: ClassVar[str] = "search"
     """What `KIND_TAG` says of the parent run."""
@@ -96,7 +75,7 @@ class SearchCard:
     resolved: str = "{}"
     """The resolved search as JSON text; kept as the artifact `search.json`."""
     tags: Mapping[str, str] = field(default_factory=dict)
-    """Whatever else should be searchable in MLflow."""
+    """More that should be searchable in MLflow."""
     colours: Mapping[str, str] = field(default_factory=dict)
     """Colour of each arm, the same as in the report."""
     data: DataFacts | None = None
@@ -126,12 +105,12 @@ class SearchCard:
     def origin_tags(self) -> dict[str, str]:
         """MLflow's own tags for who ran what, and at which commit."""
         commit, source = self.run.commit, self.run.command
-        is_commit = re.fullmatch(r"[0-9a-f]{7,40}(-dirty)?", commit) is not None
-        return {
-            **({_USER_TAG: self.user} if self.user else {}),
-            **({_SOURCE_TAG: source, _SOURCE_TYPE_TAG: "LOCAL"} if source else {}),
-            **({_COMMIT_TAG: commit} if is_commit else {}),
-        }
+        tags = {"mlflow.user": self.user} if self.user else {}
+        if source:
+            tags |= {"mlflow.source.name": source, "mlflow.source.type": "LOCAL"}
+        if re.fullmatch(r"[0-9a-f]{7,40}(-dirty)?", commit):
+            tags["mlflow.source.git.commit"] = commit
+        return tags
 
     def parent_tags(self, key: str, folder: Path) -> dict[str, str]:
         """Tags of the parent run."""
@@ -167,7 +146,7 @@ class SearchCard:
     def experiment_tags(self, experiment_id: str) -> dict[str, str]:
         """Describe the experiment: the question, and the ways to look at the trials."""
         note = f"{self.run.question}\n\n{_ways_to_look(experiment_id)}"
-        return {NOTE_TAG: note, VIEW_TAG: view_state()}
+        return {NOTE_TAG: note, VIEW_TAG: json.dumps(_VIEW)}
 
     def search_note(self, experiment_id: str, run_id: str, answer: str | None) -> str:
         """Describe the parent run: the question, with its answer (Markdown) once there is one."""
@@ -188,23 +167,21 @@ class SearchCard:
         )
 
 
-def view_state() -> str:
-    """The value of `VIEW_TAG`: MLflow's list of trials, averaged by arm in the charts."""
-    state = {
-        "searchFilter": f"tags.`{KIND_TAG}` = 'trial'",
-        "orderByKey": "attributes.start_time",
-        "orderByAsc": False,
-        "groupBy": {
-            "aggregateFunction": "average",
-            "groupByKeys": [{"mode": "tag", "groupByData": "arm"}],
-        },
-        "runsHiddenMode": "SHOWALL",
-        "runListHidden": True,  # it would leave the charts a third of a laptop's screen
-        "hideEmptyCharts": True,
-        # Clearing it shows costs and the rest; those of the parent run begin with `arm/`.
-        "chartsSearchFilter": "^(test|val|train)/.*(accuracy|nll|loss)",
-    }
-    return json.dumps(state)
+_VIEW = {
+    "searchFilter": f"tags.`{KIND_TAG}` = 'trial'",
+    "orderByKey": "attributes.start_time",
+    "orderByAsc": False,
+    "groupBy": {
+        "aggregateFunction": "average",
+        "groupByKeys": [{"mode": "tag", "groupByData": "arm"}],
+    },
+    "runsHiddenMode": "SHOWALL",
+    "runListHidden": True,  # it would leave the charts a third of a laptop's screen
+    "hideEmptyCharts": True,
+    # Clearing it shows costs and the rest; those of the parent run begin with `arm/`.
+    "chartsSearchFilter": "^(test|val|train)/.*(accuracy|nll|loss)",
+}
+"""The value of `VIEW_TAG`: MLflow's list of trials, averaged by arm in the charts."""
 
 
 def flatten(config: Mapping[str, Any]) -> dict[str, str]:
@@ -222,13 +199,10 @@ def flatten(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def encode(value: Any) -> str:
-    """Write a JSON value as the text of a param.
-
-    Words stay bare unless they would read as something else: `mlp`, but `"1"`.
-    """
+    """Write a JSON value as a param; words stay bare unless they would be decoded: `mlp`, `"1"`."""
     is_bare = isinstance(value, str) and decode(value) == value
     text = value if is_bare else json.dumps(value, default=str)
-    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."
 
 
 def decode(text: str) -> Any:
@@ -244,9 +218,7 @@ def _report_link(experiment_id: str, run_id: str) -> str:
 
 
 def run_link(experiment_id: str, run_id: str, part: str = "") -> str:
-    """A run's page, as a fragment of the UI's own address: it works wherever the UI is served.
-
-    Without a run it is the list of the experiment's runs.
+    """A run's page, or the list of all runs, as a fragment of the UI's own address.
 
     Example:
         >>> run_link("3", "c0ffee")
@@ -257,7 +229,6 @@ def run_link(experiment_id: str, run_id: str, part: str = "") -> str:
 
 
 def _charts_link(experiment_id: str) -> str:
-    """The charts of an experiment, averaged by arm, as a fragment of the UI's own address."""
     view = f"viewStateShareKey={_VIEW_KEY}&compareRunsMode=CHART&{RUNS_VIEW}"
     return f"#/experiments/{experiment_id}/runs?{view}"
 

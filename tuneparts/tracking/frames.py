@@ -3,25 +3,12 @@
 This is for readers that do not have the run's folder: a dashboard in front of a remote store, or a
 notebook. It uses MLflow's public client alone, which is slow for large searches. Where the folder
 is at hand, its journal is read instead.
-
-Example:
-    >>> from pathlib import Path
-    >>> from tuneparts.search.card import RunCard
-    >>> from tuneparts.search.journal import Journal, Row
-    >>> from tuneparts.tracking import frames, tracker
-    >>> journal = Journal(Path("toy-run/journal.jsonl"))
-    >>> journal.append(Row(TrialId("random", 0, 0), 10, {"val/accuracy": 0.75}, time=1.0))
-    True
-    >>> card = tracker.SearchCard(RunCard("toy", scale="smoke"))
-    >>> done = tracker.sync(Path("toy-run"), "sqlite:///mlflow.db", card)
-    >>> newest = frames.runs("sqlite:///mlflow.db").iloc[0]
-    >>> frames.trials("sqlite:///mlflow.db", newest["parent_run_id"])["val/accuracy"].tolist()
-    [0.75]
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,31 +23,15 @@ from tuneparts.tracking.card import COUNTS_TAG, KIND_TAG, PARENT_TAG, RUN_TAG, T
 
 __all__ = ["RUN_COLUMNS", "STEP_COLUMNS", "TRIAL_COLUMNS", "runs", "steps", "trial", "trials"]
 
-RUN_COLUMNS = [
-    "run",
-    "search",
-    "scale",
-    "status",
-    "start",
-    "digest",
-    "commit",
-    "parent_run_id",
-    "finished",
-    "stopped",
-    "failed",
-    "killed",
-    "running",
-    "queued",
-]
+_OUTCOMES = ["finished", "stopped", "failed", "killed", "running", "queued"]
+_RUN_FACTS = ["run", "search", "scale", "status", "start", "digest", "commit", "parent_run_id"]
+RUN_COLUMNS = [*_RUN_FACTS, *_OUTCOMES]
 TRIAL_COLUMNS = [*FROM_JOURNAL, "status"]
 """Those of `tuneparts.search.frames`, and MLflow's own word for how a run ended."""
-_OUTCOMES = ["finished", "stopped", "failed", "killed", "running", "queued"]
 
 
 def runs(uri: str, search: str | None = None) -> pd.DataFrame:
-    """One row per parent run, newest first.
-
-    The counts of trials by outcome are what the driver last told the store.
+    """One row per parent run, newest first, with the newest counts of its trials by outcome.
 
     Raises:
         DataMissingError: The store has no run of that search, or none at all.
@@ -70,8 +41,7 @@ def runs(uri: str, search: str | None = None) -> pd.DataFrame:
         client = store.client(uri)
         ids = [experiment.experiment_id for experiment in client.search_experiments()]
         found = store.search(client, ids, f"tags.`{KIND_TAG}` = 'search'")
-    rows = [_run_row(run) for run in found]
-    rows = [row for row in rows if search is None or row["search"] == search]
+    rows = [_run_row(run) for run in found if search in {None, run.data.tags["search"]}]
     if not rows:
         which = "" if search is None else f" of `{search}`"
         raise DataMissingError(
@@ -114,9 +84,7 @@ def trial(uri: str, run_id: str) -> tuple[dict[str, Any], pd.DataFrame]:
         with suppress(MlflowException):  # what is not there is told of below
             run = store.client(uri).get_run(run_id)
     if run is None or TRIAL_TAG not in run.data.tags:
-        raise DataMissingError(
-            f"a trial has a run in the store, but {uri} has none of id {run_id}."
-        )
+        raise DataMissingError(f"{uri}: the store has no trial of run id {run_id}.")
     row = {**_trial_row(run, params=True), "parent_run_id": run.data.tags[PARENT_TAG]}
     return row, _steps(uri, [run], None)
 
@@ -133,23 +101,20 @@ def _trial_runs(uri: str, parent_run_id: str) -> list[Any]:
 
 def _steps(uri: str, found: Sequence[Any], metrics: Sequence[str] | None) -> pd.DataFrame:
     metrics_of = {
-        str(run.info.run_id): set(run.data.metrics).intersection(
-            run.data.metrics if metrics is None else metrics
-        )
+        str(run.info.run_id): {
+            name for name in run.data.metrics if metrics is None or name in metrics
+        }
         for run in found
     }
     points = store.points(store.client(uri), metrics_of)
     frame = pd.DataFrame(points, columns=["run_id", "metric", "step", "milliseconds", "value"])
-    identity = pd.DataFrame(
-        [(run.info.run_id, *_identity(run)) for run in found],
-        columns=["run_id", "trial", "arm", "seed", "index"],
-    )
-    frame = frame.merge(identity, on="run_id")
+    identity = ["run_id", "trial", "arm", "seed", "index"]
+    rows = [_identity(run) for run in found]
+    frame = frame.merge(pd.DataFrame(rows, columns=identity), on="run_id")
     frame["time"] = pd.to_datetime(frame["milliseconds"], unit="ms", utc=True)
     order = ["arm", "seed", "index", "metric", "step"]
     frame = frame.sort_values([*order, "milliseconds"], kind="stable")
-    frame = frame.drop_duplicates(order)
-    return frame[STEP_COLUMNS].reset_index(drop=True)
+    return frame.drop_duplicates(order)[STEP_COLUMNS].reset_index(drop=True)
 
 
 def _run_row(run: Any) -> dict[str, Any]:
@@ -166,14 +131,9 @@ def _run_row(run: Any) -> dict[str, Any]:
 
 
 def _trial_row(run: Any, *, params: bool) -> dict[str, Any]:
-    text, arm, seed, index = _identity(run)
     info, data = run.info, run.data
     return {
-        "run_id": str(info.run_id),
-        "trial": text,
-        "arm": arm,
-        "seed": seed,
-        "index": index,
+        **_identity(run),
         "status": str(info.status),
         "outcome": data.tags.get("outcome", str(info.status).lower()),
         "error": data.tags.get("error", ""),
@@ -185,10 +145,9 @@ def _trial_row(run: Any, *, params: bool) -> dict[str, Any]:
     }
 
 
-def _identity(run: Any) -> tuple[str, str, int, int]:
-    """The trial of a run: as text, and its arm, seed and index."""
+def _identity(run: Any) -> dict[str, Any]:
     trial = TrialId.parse(run.data.tags[TRIAL_TAG])
-    return str(trial), trial.arm, trial.seed, trial.index
+    return {"run_id": str(run.info.run_id), "trial": str(trial), **asdict(trial)}
 
 
 def _time(milliseconds: int | None) -> datetime | None:

@@ -1,12 +1,29 @@
-"""MLflow's server behind a token, as an app plugin: `mlflow server --app-name tuneparts`."""
+"""MLflow's server over a store: started with a token or with accounts, and the app behind it.
 
+MLflow reads any file for anybody who reaches it, and other users of a machine reach its loopback.
+So a server asks for a token that is made at its start (see `doorkeeper`): it runs this module as
+an app plugin (`mlflow server --app-name tuneparts`). With a login (`TUNEPARTS_TRACKING_LOGIN`) it
+runs MLflow's basic-auth app instead, whose administrator is that login. Secrets travel in the
+environment of the server, never on the command line, which every user of a machine can read.
+"""
+
+import importlib.util
 import json
+import os
+import secrets
 from collections.abc import MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from tuneparts.core import binding, doorkeeper, settings
+from tuneparts.core.credentials import Login
 from tuneparts.core.doorkeeper import App, Doorkeeper, Receive, Scope, Send
+from tuneparts.core.errors import ConfigError
+from tuneparts.core.redaction import has_password, redact
+from tuneparts.tracking import store
 
-CHOICES = {
+_CHOICES = {
     "mlflow.workflowType_v1": '"machine_learning"',
     "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": "true",
 }
@@ -14,25 +31,102 @@ CHOICES = {
 assistant, which takes a quarter of a laptop's screen, need not open by itself."""
 _SCRIPT = (
     "<script>for (const [key, value] of Object.entries("
-    + json.dumps(CHOICES)
+    + json.dumps(_CHOICES)
     + ")) localStorage.getItem(key) ?? localStorage.setItem(key, value)</script>"
 ).encode()
 _CONDITIONS = {b"if-none-match", b"if-modified-since", b"accept-encoding"}
+_CURE = "Set TUNEPARTS_TRACKING_LOGIN to a file with `user:password`."
+_AUTH_SETTINGS = """[mlflow]
+default_permission = READ
+database_uri = sqlite:///{database}
+admin_username = {user}
+authorization_function = mlflow.server.auth:authenticate_request_basic_auth
+"""
+
+
+@dataclass(frozen=True)
+class ServerCommand:
+    """How a server is started."""
+
+    command: list[str]
+    environment: dict[str, str]
+    """Variables that it needs besides the environment of this process."""
+    token: str | None = None
+    """What opens it; None where it has accounts, or asks for nothing."""
+
+
+def plan(
+    uri: str, *, host: str, port: int, login: Login | None, forced: bool, is_verbose: bool = False
+) -> ServerCommand:
+    """Work out how to start MLflow's server over a database, or refuse it.
+
+    Without a login the server asks for a token; `forced` it asks for nothing, and others may then
+    read what this user can read.
+
+    Raises:
+        SecurityError: Others could reach the server and it would ask for nothing.
+    """
+    binding.refuse_open(host, authenticated=login is not None, forced=forced, cure=_CURE)
+    if store.is_server(uri):
+        raise ConfigError(f"{redact(uri)}: is a server already; name a database.")
+    command = store.ui_command(store.resolve(uri), port, host)
+    environment: dict[str, str] = {}
+    if not is_verbose:
+        command += ["--uvicorn-opts", "--no-access-log --log-level warning"]
+        environment |= {"PYTHONWARNINGS": "ignore", "MLFLOW_LOGGING_LEVEL": "WARNING"}
+    if has_password(uri):
+        at = command.index("--backend-store-uri")
+        environment["MLFLOW_BACKEND_STORE_URI"] = command[at + 1]
+        del command[at : at + 2]
+    token = None
+    if login is not None:
+        command += ["--app-name", "basic-auth"]
+        environment |= _accounts(login, settings.current().results_dir)
+    elif not forced:
+        token = doorkeeper.new_token()
+        command += ["--app-name", "tuneparts"]
+        environment[doorkeeper.VARIABLE] = token
+    return ServerCommand(command, environment, token)
+
+
+def run(server: ServerCommand) -> None:
+    """Replace this process by the server; does not return."""
+    os.execve(server.command[0], server.command, {**os.environ, **server.environment})
+
+
+def _accounts(login: Login, folder: Path) -> dict[str, str]:
+    """Write the settings of MLflow's basic-auth, and return the variables with the secrets."""
+    if importlib.util.find_spec("flask_wtf") is None:
+        raise ConfigError(
+            "a server with accounts needs MLflow's `auth` extra. Run `pip install 'mlflow[auth]'`."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "mlflow_auth.ini"
+    database = folder / "mlflow_auth.db"
+    for file in (path, database):  # settings, and what can be guessed at: digests of passwords
+        file.touch(mode=0o600)
+        file.chmod(0o600)
+    path.write_text(_AUTH_SETTINGS.format(database=database, user=login.user), encoding="utf-8")
+    return {
+        "MLFLOW_AUTH_CONFIG_PATH": str(path),
+        "MLFLOW_AUTH_ADMIN_PASSWORD": login.password,
+        "MLFLOW_FLASK_SERVER_SECRET_KEY": secrets.token_hex(32),
+    }
 
 
 def create_app() -> Doorkeeper:
     """MLflow's application, for those who know the token in this process's environment."""
     from mlflow.server.fastapi_app import app
 
-    return Doorkeeper(RunsFirst(app))
+    return Doorkeeper(_RunsFirst(app))
 
 
-class RunsFirst:
+class _RunsFirst:
     """An ASGI application in front of MLflow's, whose experiments open on their runs.
 
-    MLflow 3.17 asks neither the experiment's tag nor its content which view to open on a click,
-    but a choice that the browser keeps, and without one it opens the view for language models. So
-    its page comes with `CHOICES` made, unless its reader has made them before.
+    MLflow 3.17 takes the view of an experiment from a choice that the browser keeps, and without
+    one opens that for language models. So its page comes with `_CHOICES` made, unless its reader
+    has made them before.
     """
 
     def __init__(self, app: App) -> None:

@@ -22,7 +22,7 @@ from tuneparts.tracking import store
 if TYPE_CHECKING:
     from torch import nn
 
-NAME = "model"
+_NAME = "model"
 """What the model is called inside its run."""
 _PACKAGE = Path(tuneparts.__file__).parent
 _NEEDED = ("torch", "numpy", "pydantic")
@@ -39,18 +39,15 @@ def log(
     *,
     code: Sequence[Path] = (),
 ) -> str:
-    """Log a module as the model of a run, unless the run has one.
+    """Log a module as the model of a run, unless the run has one; returns the model's URI.
 
     Args:
         uri: The store.
         run_id: The run of the trial.
         module: From inputs (B, ...) to logits (B, K).
         example: A few inputs as data sets hold them; the signature is read off them.
-        code: Files and package folders that the module's classes are imported from; they are kept
-            with the model, and loading it imports them.
-
-    Returns:
-        The URI that `mlflow.pytorch.load_model` takes.
+        code: Files and package folders with the module's classes; they are kept with the model,
+            and loading it imports them.
     """
     found = logged(uri, run_id)
     if found is not None:
@@ -69,23 +66,20 @@ def log(
         outputs = module(torch.from_numpy(inputs)).numpy()
         info = Model.log(
             artifact_path=None,
-            name=NAME,
+            name=_NAME,
             flavor=mlflow.pytorch,
             run_id=run_id,
             pytorch_model=module,
             signature=infer_signature(inputs, outputs),
-            # Named here: MLflow would find them by loading the model in a process of its own.
-            # Not this package itself: it travels as code, and no index need have it.
-            pip_requirements=_requirements(),
+            # Named here: MLflow would find them by loading the model in a process of its own. Not
+            # this package, which travels as code, nor torch's build, which indexes do not have.
+            pip_requirements=[
+                f"{name}=={metadata.version(name).partition('+')[0]}" for name in _NEEDED
+            ],
             code_paths=[str(_PACKAGE), *(str(path) for path in code)],
             serialization_format="pickle",
         )
     return str(info.model_uri)
-
-
-def _requirements() -> list[str]:
-    """The versions of what a net needs; without the build of torch, which indexes do not have."""
-    return [f"{name}=={metadata.version(name).partition('+')[0]}" for name in _NEEDED]
 
 
 def logged(uri: str, run_id: str) -> str | None:
@@ -96,11 +90,7 @@ def logged(uri: str, run_id: str) -> str | None:
 
 
 def register(uri: str, model_uri: str, name: str) -> str:
-    """Make a model a new version under a name of the registry.
-
-    Returns:
-        The URI of the version.
-    """
+    """Make a model a new version under a name of the registry; returns the URI of the version."""
     with _store(uri):
         import mlflow
 

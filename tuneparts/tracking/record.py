@@ -1,10 +1,5 @@
 """What a run folder remembers of MLflow between two processes: the file `tracking.json`.
 
-It holds two kinds of facts. Some belong to the run and to any store: its key, when it began and
-ended, and what was asked for besides the events of the journal (a description, tags, files). The
-others belong to one store: the ids of the MLflow runs there, and up to where the journal has
-arrived.
-
 The key is on disk before the first MLflow run is created, and every MLflow run is tagged with it.
 So a crash at any moment leaves either a file that knows the run, or a run that is found by the key.
 """
@@ -23,19 +18,18 @@ from tuneparts.search.events import TrialId
 FILE = "tracking.json"
 Status: TypeAlias = Literal["FINISHED", "FAILED", "KILLED"]
 """How an MLflow run ends."""
+_PLAIN = ("start", "answer", "store", "experiment", "position")
 
 
 @dataclass
 class Record:
     """The content of `tracking.json`.
 
-    The thread that replays the journal and the threads that ask for tags and files share one
-    record. They replace its values instead of changing them in place, and `save` writes one
-    consistent content at a time.
+    Two threads share it: they replace its values instead of changing them in place, and `save`
+    writes one consistent content at a time.
     """
 
     folder: Path
-    """The folder of the run."""
     key: str
     """Unique to the folder, also when two machines share a server and a folder name."""
     start: float | None = None
@@ -49,25 +43,18 @@ class Record:
     tags: dict[TrialId, dict[str, str]] = field(default_factory=dict)
     """Tags that were added to trials after they ended."""
     store: str = ""
-    """Which store the rest of the fields is about; a password in its URI is masked."""
+    """Which store the rest is about: its URI with masked password, MLflow's ids, and how many bytes
+    of the journal have arrived there."""
     experiment: str | None = None
-    """MLflow's id of the experiment; None before the store was asked."""
     parent: str | None = None
-    """MLflow's run id of the search."""
     trials: dict[TrialId, str] = field(default_factory=dict)
-    """MLflow's run ids of the trials."""
     position: int = 0
-    """Bytes of the journal that have arrived in the store."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def remember(
         self, store: str, parent: str | None, trials: dict[TrialId, str], position: int
     ) -> None:
-        """Save how far a store is.
-
-        Ids and position change together: a trial whose id is on disk has its first event before
-        the position.
-        """
+        """Save how far a store is: a trial whose id is on disk has begun before the position."""
         with self._lock:
             self.store, self.parent, self.trials, self.position = store, parent, trials, position
             self._write()
@@ -96,7 +83,7 @@ class Record:
 
 
 def create(folder: Path, start: float | None) -> Record:
-    """Make the record of a run that was never tracked; it is on disk when this returns."""
+    """Make, and write, the record of a run that was never tracked."""
     made = Record(folder, key=uuid.uuid4().hex, start=start)
     made.save()
     return made
@@ -115,24 +102,21 @@ def load(folder: Path) -> Record | None:
         return None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
-            f"{path} maps trials to MLflow runs, but cannot be read ({error}). Restore it, or "
-            "delete it and the runs it belonged to, and resume."
+            f"{path}: cannot be read ({error}). It maps trials to MLflow runs: restore it, or "
+            "delete it and these runs, and resume."
         ) from None
 
 
 def _parse(folder: Path, content: dict[str, Any]) -> Record:
+    plain = {name: content[name] for name in _PLAIN if name in content}
     ending = content.get("ending")
     return Record(
         folder,
         key=content["key"],
-        start=content.get("start"),
-        ending=None if ending is None else tuple(ending),
-        answer=content.get("answer"),
-        artifacts=tuple(content.get("artifacts", ())),
-        tags={TrialId.parse(trial): tags for trial, tags in content.get("tags", {}).items()},
-        store=content.get("store", ""),
-        experiment=content.get("experiment"),
         parent=content["parent"],
         trials={TrialId.parse(trial): run_id for trial, run_id in content["trials"].items()},
-        position=content.get("position", 0),
+        tags={TrialId.parse(trial): tags for trial, tags in content.get("tags", {}).items()},
+        ending=None if ending is None else tuple(ending),
+        artifacts=tuple(content.get("artifacts", ())),
+        **plain,
     )

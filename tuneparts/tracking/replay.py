@@ -1,9 +1,8 @@
 """Replay a run's journal into MLflow: from a remembered position, as often as one likes.
 
-`journal.jsonl` says what happened, MLflow shows it. `Replay.advance` reads the events behind the
-remembered position and makes the calls that they ask for: a parent run for the search, a child
-run per trial. Every call can be repeated without harm, so a process may be killed between any two
-of them, and the store may lose an answer:
+`journal.jsonl` says what happened, MLflow shows it: a parent run for the search, a child run per
+trial. Every call can be repeated without harm, so a process may be killed between any two of them,
+and the store may lose an answer:
 
 - A run carries the key of its folder and the name of its trial as tags. When it is not sure
   whether a run was created, it is looked for before it is created again.
@@ -21,7 +20,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuneparts.core import atomic
 from tuneparts.core.errors import SecurityError
@@ -29,16 +28,16 @@ from tuneparts.core.redaction import redact
 from tuneparts.search import events
 from tuneparts.search.events import ReplicateStopped, TrialId
 from tuneparts.search.state import RunState, TrialRecord
-from tuneparts.tracking import card, store
+from tuneparts.tracking import card, record, store
 from tuneparts.tracking.card import SearchCard
-from tuneparts.tracking.record import Record, Status
-from tuneparts.tracking.tally import Tally
-from tuneparts.tracking.trial_run import STATUS, TrialRun, milliseconds
+from tuneparts.tracking.record import Status
+from tuneparts.tracking.trial_run import STATUS, Tally, TrialRun, milliseconds
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
 
 _CHUNK = 2**20
 """Bytes of the journal that are read and sent at a time, so that memory does not grow with it."""
-_MOST_PARAMS = 100
-"""What MLflow takes in one batch."""
 _SECONDS_BETWEEN_SAVES = 10.0
 """How old the position on disk may be; a crash sends so much again, which changes nothing."""
 
@@ -52,46 +51,39 @@ class Replay:
 
     def __init__(
         self,
-        client: store.Client,
+        connect: Callable[[], "MlflowClient"],
         *,
         uri: str,
+        folder: Path,
         card: SearchCard,
-        record: Record,
-        is_resumed: bool,
+        start: float | None,
         on_progress: Callable[[int], None] = lambda _: None,
         read_log: Callable[[TrialId], str] = lambda _: "",
     ) -> None:
-        """Prepare; no call is made yet.
+        """Prepare; no call is made before `advance`.
 
-        Args:
-            client: Of the store.
-            uri: The store, as `store.resolve` returns it.
-            card: What the parent run shows.
-            record: What the run's folder remembers of MLflow.
-            is_resumed: Whether the store may have runs of the folder.
-            on_progress: Gets how many bytes of the journal have arrived.
-            read_log: Gives the log of a trial; one that failed gets it as an artifact.
+        A run that was never tracked began at `start`, or with its first event. `on_progress` gets
+        how many bytes of the journal have arrived. A trial that failed gets `read_log` of it.
         """
-        self.calls = store.Calls(client)
+        known = record.load(folder)
+        self.record = known or record.create(folder, start)
+        self.client = store.RedactingClient(connect)
+        self.calls = store.Calls(self.client)
         self.created = 0
         """Runs that were created."""
         self.parent: str | None = None
-        self._client = client
-        self._uri = uri
-        self._store_name = redact(uri)
-        self._card = card
-        self._record = record
-        self._journal = record.folder / "journal.jsonl"
-        self._on_progress = on_progress
-        self._read_log = read_log
-        self._in_doubt = is_resumed
-        """Whether the store may hold runs that we do not know of."""
         self.refusal: Exception | None = None
         """Why MLflow will never have anything of this run."""
-        self._is_introduced = False
+        self._uri = uri
+        self._card = card
+        self._journal = folder / "journal.jsonl"
+        self._on_progress = on_progress
+        self._read_log = read_log
+        self._in_doubt = known is not None
+        """Whether the store may hold runs that we do not know of."""
+        self._is_introduced = self._has_data = False
         self._old_params: set[str] = set()
         """Params that the parent run has from a former process."""
-        self._has_data = False
         self._experiment_id: str | None = None
         self._state = RunState(keep_rows=False)
         self._runs: dict[TrialId, TrialRun] = {}
@@ -110,44 +102,45 @@ class Replay:
 
     def describe(self, answer: str) -> None:
         """Put the answer, in Markdown, into the description of the parent run."""
-        self._record.answer = answer
-        self._record.save()
+        self.record.answer = answer
+        self.record.save()
         self._requests.append(partial(self._send_answer, answer))
 
     def tag_trial(self, trial: TrialId, tags: Mapping[str, str]) -> None:
         """Add tags to the run of a trial."""
-        known = self._record.tags
-        self._record.tags = {**known, trial: {**known.get(trial, {}), **tags}}
-        self._record.save()
+        known = self.record.tags
+        self.record.tags = {**known, trial: {**known.get(trial, {}), **tags}}
+        self.record.save()
         self._requests.append(partial(self._send_tags, trial, tags))
-
-    @property
-    def tags(self) -> Mapping[TrialId, Mapping[str, str]]:
-        """All tags that were added to trials."""
-        return self._record.tags
 
     def log_artifact(self, path: Path) -> None:
         """Copy a file or folder to the parent run; one in the run's folder is remembered."""
-        folder, root = self._record.folder.absolute(), path.parent
+        folder, root = self.record.folder.absolute(), path.parent
         if path.absolute().is_relative_to(folder):
             root = folder
             inner = str(path.absolute().relative_to(folder))
-            self._record.artifacts = tuple(dict.fromkeys((*self._record.artifacts, inner)))
-            self._record.save()
+            self.record.artifacts = tuple(dict.fromkeys((*self.record.artifacts, inner)))
+            self.record.save()
         self._requests.append(partial(self._send_artifact, path, root))
 
     def end(self, status: Status, time: float) -> None:
-        """End the parent run, and everything that still runs as KILLED."""
-        self._record.ending = status, time
-        self._record.save()
+        """End the parent run, and all that still runs as KILLED."""
+        self.record.ending = status, time
+        self.record.save()
         self._ending = status, time
+
+    def reopen(self) -> None:
+        """Forget how a former process ended the run, which goes on."""
+        if self.record.ending is not None:
+            self.record.ending = None
+            self.record.save()
 
     def start_over(self) -> None:
         """Replay from the first event, and ask again for all that was ever asked for.
 
-        A run without an ending was interrupted: it ends as KILLED at the time of its last event.
+        A run without an ending was interrupted: it ends as KILLED at its last event.
         """
-        known, folder = self._record, self._record.folder
+        known, folder = self.record, self.record.folder
         self._offset = 0
         report = (card.REPORT,) if (folder / card.REPORT).is_dir() else ()
         for inner in dict.fromkeys((*known.artifacts, *report)):
@@ -177,26 +170,21 @@ class Replay:
             self._send_dirty()
             self._tally.send(self.calls, str(self.parent))
             self._remember()
-        if ending is None:
-            self._send_parent()
-        else:
-            self._finish(*ending)
+        if ending is not None:  # of the trials that still run; of the parent run when all is sent
+            status, end = ending[0], self._last_time if ending[1] is None else ending[1]
+            for run in self._runs.values():
+                run.kill(end)
+            self._dirty.update(self._runs)
+            self._send_dirty()
+        self._send_parent()
+        if ending is not None:
+            terminate = partial(self.client.set_terminated, self.parent, status)
+            self.calls.make(lambda: terminate(end_time=milliseconds(end)))
+            self._ending = None
         self._remember(is_over=ending is not None)
 
-    def _finish(self, status: Status, end: float | None) -> None:
-        """End the trials that still run, and then, when all else has arrived, the parent run."""
-        end = self._last_time if end is None else end
-        for run in self._runs.values():
-            run.kill(end)
-        self._dirty.update(self._runs)
-        self._send_dirty()
-        self._send_parent()
-        terminate = partial(self._client.set_terminated, self.parent, status)
-        self.calls.make(lambda: terminate(end_time=milliseconds(end)))
-        self._ending = None
-
     def _read(self) -> bool:
-        """Fold the next whole lines of the journal into the runs; false when there are none."""
+        """Take the next whole lines of the journal; false when there are none."""
         try:
             with self._journal.open("rb") as file:
                 file.seek(self._offset)
@@ -228,17 +216,17 @@ class Replay:
             self._last_time = max(self._last_time, event.time)
 
     def _run(self, trial: TrialId) -> TrialRun:
-        record = self._state.trials.setdefault(trial, TrialRecord())
-        run = self._runs.setdefault(trial, TrialRun(trial, record))
-        run.record = record
+        known = self._state.trials.setdefault(trial, TrialRecord())
+        run = self._runs.setdefault(trial, TrialRun(trial, known))
+        run.record = known
         return run
 
     def _remember(self, *, is_over: bool = False) -> None:
         """Remember that everything that was read is in the store."""
         ids = {trial: run.run_id for trial, run in self._runs.items() if run.run_id is not None}
-        is_new = len(ids) != len(self._record.trials) or self._record.parent != self.parent
+        is_new = len(ids) != len(self.record.trials) or self.record.parent != self.parent
         if is_new or is_over or time.monotonic() - self._saved_at > _SECONDS_BETWEEN_SAVES:
-            self._record.remember(self._store_name, self.parent, ids, self._offset)
+            self.record.remember(redact(self._uri), self.parent, ids, self._offset)
             self._saved_at = time.monotonic()
         self._on_progress(self._offset)
 
@@ -247,7 +235,7 @@ class Replay:
 
         A power cut can take the last lines of a journal that had already been sent.
         """
-        position = self._record.position
+        position = self.record.position
         if position == 0 or not self._journal.exists():
             return 0
         with self._journal.open("rb") as file:
@@ -265,8 +253,10 @@ class Replay:
             if self._in_doubt:
                 self._survey()
             if self.parent is None:
-                self._create_parent()
-            self._record.experiment = self._experiment_id
+                self._in_doubt = True
+                tags = self._card.parent_tags(self.record.key, self.record.folder)
+                self.parent = self._created(tags, self.record.folder.name, self._start)
+            self.record.experiment = self._experiment_id
             self._introduce(str(self.parent))
         except Exception as error:
             if store.is_curable(error):
@@ -278,50 +268,41 @@ class Replay:
         return True
 
     def _experiment(self) -> str:
-        name = self._card.name
-        found = self._client.get_experiment_by_name(name)
+        name, root = self._card.name, store.artifact_root(self._uri)
+        found = self.client.get_experiment_by_name(name)
         if found is None:
-            root = store.artifact_root(self._uri)
             place = None if root is None else f"{root}/{name}"
+            kind = {card.EXPERIMENT_KIND_TAG: "custom_model_development"}
             try:
-                kind = {card.KIND_OF_EXPERIMENT_TAG: "custom_model_development"}
-                made = self._client.create_experiment(name, artifact_location=place, tags=kind)
+                made = self.client.create_experiment(name, artifact_location=place, tags=kind)
                 return str(made)
-            except Exception:
-                # Another search of that name may have been a moment faster.
-                found = self._client.get_experiment_by_name(name)
+            except Exception:  # another search of that name may have been a moment faster
+                found = self.client.get_experiment_by_name(name)
                 if found is None:
                     raise
         if found.lifecycle_stage == "deleted":
-            self._client.restore_experiment(found.experiment_id)
+            self.client.restore_experiment(found.experiment_id)
         return str(found.experiment_id)
 
     def _survey(self) -> None:
-        """Learn which runs of this folder the store already has, and whether to trust the position.
+        """Learn which runs of this folder the store has, and read again what was sent before.
 
         The position is only good for a store that has all the runs which it was remembered with.
         """
-        known = self._record
-        for found in self._search(""):
+        known = self.record
+        for found in self._search():
             if card.PARENT_TAG not in found.data.tags:
                 self.parent = str(found.info.run_id)
                 self._old_params = set(found.data.params)
                 if found.info.status != "RUNNING" and self._ending is None:
-                    self._client.update_run(self.parent, status="RUNNING")
+                    self.client.update_run(self.parent, status="RUNNING")
             else:
                 self._adopt(found)
-        is_same = known.store == self._store_name and known.parent == self.parent is not None
+        is_same = known.store == redact(self._uri) and known.parent == self.parent is not None
         if not is_same or not known.trials.keys() <= self._runs.keys():
             self._offset = 0
         for trial in known.trials if self._offset > 0 else ():
             self._runs[trial].has_params = True
-        self._recall()
-
-    def _recall(self) -> None:
-        """Read again what was sent before: the tally, and configs of trials that have no run yet.
-
-        Nothing of it is sent again.
-        """
         self._tally, self._state = Tally(self._card.metric), RunState(keep_rows=False)
         if self._offset == 0:
             return
@@ -332,10 +313,10 @@ class Replay:
                     self._take(line, is_sent=True)
         self._tally.points.clear()
 
-    def _search(self, more: str) -> list[Any]:
+    def _search(self, more: str = "") -> list[Any]:
         """The runs of this folder, the parent included."""
-        query = f"tags.`{card.KEY_TAG}` = '{self._record.key}'{more}"
-        return store.search(self._client, [self._experiment_id], query)
+        query = f"tags.`{card.KEY_TAG}` = '{self.record.key}'{more}"
+        return store.search(self.client, [self._experiment_id], query)
 
     def _adopt(self, found: Any) -> None:
         """Take over a run that is in the store."""
@@ -354,42 +335,29 @@ class Replay:
             run.was_killed = True
             self._dirty[trial] = run
 
-    def _create_parent(self) -> None:
-        self._in_doubt = True
-        run = self._client.create_run(
-            self._experiment_id,
-            start_time=milliseconds(self._start),
-            tags=self._card.parent_tags(self._record.key, self._record.folder),
-            run_name=self._record.folder.name,
-        )
-        self.parent = str(run.info.run_id)
-        self.calls.made += 1
-        self.created += 1
-
     def _find_start(self) -> float:
         """When the search began; the first event says so where nothing was tracked yet."""
-        if self._record.start is None and self._journal.exists():
+        if self.record.start is None and self._journal.exists():
             for event in events.read(self._journal):
                 return event.time
-        return self._record.start or time.time()
+        return self.record.start or time.time()
 
     def _introduce(self, parent: str) -> None:
         """Say on the parent run what runs; a resumed search may run on newer versions."""
         if self._is_introduced:
             return
         known, experiment = self._card, str(self._experiment_id)
-        tags = known.parent_tags(self._record.key, self._record.folder)
-        tags[card.NOTE_TAG] = known.search_note(experiment, parent, self._record.answer)
+        tags = known.parent_tags(self.record.key, self.record.folder)
+        tags[card.NOTE_TAG] = known.search_note(experiment, parent, self.record.answer)
         # Those of a run that was extended since stay as they were: MLflow changes no param.
-        params = [one for one in _params(known.params) if one.key not in self._old_params]
-        self.calls.log(parent, [*_tags(tags), *params[:_MOST_PARAMS]])
-        for start in range(_MOST_PARAMS, len(params), _MOST_PARAMS):
-            self.calls.log(parent, params[start : start + _MOST_PARAMS])
+        params = card.flatten(known.params)
+        new = {key: text for key, text in params.items() if key not in self._old_params}
+        self.calls.send(parent, new, tags, [])
         for key, text in known.experiment_tags(experiment).items():
-            self.calls.make(partial(self._client.set_experiment_tag, experiment, key, text))
+            self.calls.make(partial(self.client.set_experiment_tag, experiment, key, text))
         for name, text in {"search.json": known.resolved, "metadata.json": known.metadata}.items():
             if text:
-                self.calls.make(partial(self._client.log_text, parent, text, name))
+                self.calls.make(partial(self.client.log_text, parent, text, name))
         self._is_introduced = True
 
     # Trials.
@@ -408,13 +376,12 @@ class Replay:
             for found in self._search(f" and tags.`{card.TRIAL_TAG}` = '{run.trial}'"):
                 self._adopt(found)
                 return True
-        parent, experiment = str(self.parent), str(self._experiment_id)
-        tags = self._card.trial_tags(self._record.key, parent, run.trial)
-        tags[card.NOTE_TAG] = self._card.trial_note(experiment, parent, run.trial)
-        start, name = milliseconds(run.record.start or 0.0), self._card.run_name(run.trial)
+        parent, name = str(self.parent), self._card.run_name(run.trial)
+        tags = self._card.trial_tags(self.record.key, parent, run.trial)
+        tags[card.NOTE_TAG] = self._card.trial_note(str(self._experiment_id), parent, run.trial)
         run.may_exist = True
         try:
-            made = self._client.create_run(experiment, start_time=start, tags=tags, run_name=name)
+            run.run_id = self._created(tags, name, run.record.start or 0.0)
         except Exception as error:
             if store.is_curable(error):
                 raise
@@ -422,45 +389,44 @@ class Replay:
             run.complete()
             return False
         run.may_exist = False
-        run.run_id = str(made.info.run_id)
+        return True
+
+    def _created(self, tags: dict[str, str], name: str, start: float) -> str:
+        at = milliseconds(start)
+        made = self.client.create_run(self._experiment_id, start_time=at, tags=tags, run_name=name)
         self.calls.made += 1
         self.created += 1
-        return True
+        return str(made.info.run_id)
 
     # What is on the parent run, and what was asked for.
 
     def _send_parent(self) -> None:
+        parent, data = str(self.parent), self._card.data
         counts = Counter(run.outcome for run in self._runs.values())
         if counts != self._sent_counts:
             text = json.dumps(counts, sort_keys=True)
-            self.calls.make(lambda: self._client.set_tag(self.parent, card.COUNTS_TAG, text))
+            self.calls.make(lambda: self.client.set_tag(parent, card.COUNTS_TAG, text))
             self._sent_counts = dict(counts)
-        self._send_data(str(self.parent))
+        has_begun = any(run.has_begun for run in self._runs.values())
+        if data is not None and not self._has_data and has_begun:  # trials have read the data
+            known = [data.as_input()]  # MLflow keeps one that it has already
+            self.calls.make(lambda: self.client.log_inputs(parent, datasets=known))
+            self._has_data = True
         while self._requests:
             self._requests[0]()
             self._requests.popleft()
             self.calls.made += 1
 
-    def _send_data(self, parent: str) -> None:
-        """Name the data as an input of the search, once trials have begun to read it."""
-        data = self._card.data
-        if data is None or self._has_data or not any(run.has_begun for run in self._runs.values()):
-            return
-        known = [data.as_input()]  # MLflow keeps one that it has already
-        self.calls.make(lambda: self._client.log_inputs(parent, datasets=known))
-        self._has_data = True
-
     def _send_answer(self, answer: str) -> None:
-        parent = str(self.parent)
-        note = self._card.search_note(str(self._experiment_id), parent, answer)
-        self.calls.make(lambda: self._client.set_tag(parent, card.NOTE_TAG, note))
+        note = self._card.search_note(str(self._experiment_id), str(self.parent), answer)
+        self.calls.make(lambda: self.client.set_tag(self.parent, card.NOTE_TAG, note))
 
     def _send_tags(self, trial: TrialId, tags: Mapping[str, str]) -> None:
         run_id = self.run_id(trial)
         if run_id is None:
             self.calls.problems.add("tags without a run", f"the store has no run of {trial}")
         else:
-            self.calls.log(run_id, _tags(tags))
+            self.calls.send(run_id, {}, dict(tags), [])
 
     def _send_artifact(self, path: Path, root: Path) -> None:
         """Send a file, or those of a folder; what links lead to outside of `root` is left out."""
@@ -469,16 +435,4 @@ class Replay:
             folder = None if file == path else str(file.parent.relative_to(path.parent))
             with suppress(SecurityError):
                 sent = str(atomic.inside(root, file))
-                self.calls.make(partial(self._client.log_artifact, self.parent, sent, folder))
-
-
-def _params(values: Mapping[str, Any]) -> list[store.Entry]:
-    from mlflow.entities import Param
-
-    return [Param(key, value) for key, value in card.flatten(values).items()]
-
-
-def _tags(values: Mapping[str, str]) -> list[store.Entry]:
-    from mlflow.entities import RunTag
-
-    return [RunTag(key, value) for key, value in values.items()]
+                self.calls.make(partial(self.client.log_artifact, self.parent, sent, folder))

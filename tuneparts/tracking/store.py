@@ -2,13 +2,6 @@
 
 The default is one SQLite file with an `artifacts` folder beside it: embedded, no server. Any
 other database or an MLflow server is reached by its URI.
-
-Example:
-    >>> from tuneparts.tracking import store
-    >>> uri = store.resolve("sqlite:///mlflow.db")  # in the folder where you are
-    >>> store.prepare(uri)
-    >>> [experiment.name for experiment in store.client(uri).search_experiments()]
-    ['Default']
 """
 
 import logging
@@ -18,7 +11,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
@@ -33,18 +26,20 @@ from tuneparts.core.redaction import redact
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
-SERVERS = ("http", "https")
-T = TypeVar("T")
-log = logging.getLogger(__name__)
+_DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
+_SERVERS = ("http", "https")
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
 REFUSED = "not taken by MLflow"
-"""The kind of problem that a call is which MLflow refuses for good."""
+"""The kind of problem of a call that MLflow refuses for good."""
 Entry: TypeAlias = Any
 """An MLflow Metric, Param or RunTag."""
 Client: TypeAlias = "MlflowClient | RedactingClient"
-Point: TypeAlias = tuple[str, str, int, int, float]
+_Point: TypeAlias = tuple[str, str, int, int, float]
 """Run id, metric, step, milliseconds since 1970, value."""
 _RUNS_PER_PAGE = 1000
+_MOST_PARAMS, _MOST_ENTRIES = 100, 1000
+"""What MLflow takes in one batch."""
 _READERS = 8
 """Threads that read metric histories from a server: MLflow's client asks for one at a time."""
 _LARGEST = 1.7976931348623157e308
@@ -73,19 +68,18 @@ def resolve(uri: str | None = None) -> str:
     scheme = urlsplit(uri).scheme.partition("+")[0]
     if scheme == "sqlite":
         return f"sqlite:///{_sqlite_path(uri)}"
-    if scheme in DATABASES or scheme in SERVERS:
+    if scheme in _DATABASES or scheme in _SERVERS:
         return uri
-    cure = f"sqlite:///{settings.current().results_dir / 'mlflow.db'}"
     raise ConfigError(
-        f"runs are tracked in a database ({', '.join(DATABASES)}) or on a server "
-        f"({', '.join(SERVERS)}), but got `{redact(uri)}`; MLflow's file store is not supported. "
-        f"Set TUNEPARTS_TRACKING_URI={cure}"
+        f"tracking URI `{redact(uri)}`: must be a database ({', '.join(_DATABASES)}) or a server "
+        f"({', '.join(_SERVERS)}); MLflow's file store is not supported. Set "
+        f"TUNEPARTS_TRACKING_URI=sqlite:///{settings.current().results_dir / 'mlflow.db'}"
     )
 
 
 def is_server(uri: str) -> bool:
     """Whether the store is reached over HTTP."""
-    return urlsplit(uri).scheme in SERVERS
+    return urlsplit(uri).scheme in _SERVERS
 
 
 def exists(uri: str) -> bool:
@@ -104,8 +98,6 @@ def artifact_root(uri: str) -> str | None:
 def prepare(uri: str) -> None:
     """Create the store if it is a database without tables; a server is left alone.
 
-    A new SQLite store takes one to three seconds, an existing one about a second of imports.
-
     Raises:
         ConfigError: The database cannot be opened, or has the tables of another MLflow.
     """
@@ -115,7 +107,6 @@ def prepare(uri: str) -> None:
 def client(uri: str) -> "MlflowClient":
     """Make a client of the store; this opens a database, but does not yet talk to a server."""
     quieten()
-    _leave_removed_folder()
     from mlflow import MlflowClient  # takes seconds, and most commands do without
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
@@ -131,51 +122,33 @@ def client(uri: str) -> "MlflowClient":
     except (MlflowException, SQLAlchemyError, ImportError) as error:
         reason = redact(str(error)).partition("\n")[0]
         raise ConfigError(
-            f"the store must be a database that this MLflow can open, but opening it said: "
-            f"{reason}. Install its driver, try `mlflow db upgrade` after a backup, or name "
-            "another store in TUNEPARTS_TRACKING_URI."
+            f"the store cannot be opened: {reason}. Install its driver, try `mlflow db upgrade` "
+            "after a backup, or name another store in TUNEPARTS_TRACKING_URI."
         ) from error
-
-
-def _leave_removed_folder() -> None:
-    """Go elsewhere if the folder that this process is in was removed; MLflow needs to be in one.
-
-    Ray unpacks the code of a job anew, and so removes the folder that its driver is in, where two
-    nodes keep their files on one disk.
-    """
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        os.chdir(Path.home())
 
 
 def search(client: Client, experiment_ids: Sequence[str | None], query: str) -> list[Any]:
     """All MLflow runs that match a filter, however many pages they fill."""
     found: list[Any] = []
-    token: str | None = None
-    while True:
+    token: str | None = ""
+    while token is not None:
         page = client.search_runs(
-            experiment_ids, query, max_results=_RUNS_PER_PAGE, page_token=token
+            experiment_ids, query, max_results=_RUNS_PER_PAGE, page_token=token or None
         )
         found += page
-        token = page.token
-        if not token:
-            return found
+        token = page.token or None
+    return found
 
 
-def points(client: Client, metrics_of: Mapping[str, set[str]]) -> list[Point]:
-    """Every logged point of the given metrics of the given runs.
+def points(client: Client, metrics_of: Mapping[str, set[str]]) -> list[_Point]:
+    """Every logged point of the given metrics (by run id).
 
-    The public client reads one metric of one run per call, so many series take a while: about
-    4 ms of CPU time each. From a server several are read at a time, to hide its latency.
-
-    Args:
-        client: Of the store.
-        metrics_of: Metric names by run id.
+    MLflow's client reads one metric of one run per call, about 4 ms of CPU time each; from a
+    server several are read at a time, to hide its latency.
     """
     series = [(run_id, name) for run_id, names in metrics_of.items() for name in sorted(names)]
 
-    def read(one: tuple[str, str]) -> list[Point]:
+    def read(one: tuple[str, str]) -> list[_Point]:
         return [
             (*one, point.step, point.timestamp, restore_infinity(point.value))
             for point in client.get_metric_history(*one)
@@ -183,8 +156,7 @@ def points(client: Client, metrics_of: Mapping[str, set[str]]) -> list[Point]:
 
     if is_server(client.tracking_uri) and len(series) > 1:
         with ThreadPoolExecutor(_READERS) as pool:
-            read_all: Iterator[list[Point]] = pool.map(read, series)
-            return [point for some in read_all for point in some]
+            return [point for some in pool.map(read, series) for point in some]
     return [point for one in series for point in read(one)]
 
 
@@ -194,13 +166,7 @@ def restore_infinity(value: float) -> float:
 
 
 def artifact_text(uri: str, run_id: str, path: str) -> str | None:
-    """Read a text file of a run; None when the run has none of that path.
-
-    Args:
-        uri: The store.
-        run_id: The run.
-        path: Inside its artifacts, such as `search.json` or `report/report.html`.
-    """
+    """Read a text file of a run, such as `search.json`; None when the run has no such artifact."""
     from mlflow.exceptions import MlflowException
 
     with tempfile.TemporaryDirectory(prefix="tuneparts-artifact-") as folder:
@@ -213,6 +179,10 @@ def artifact_text(uri: str, run_id: str, path: str) -> str | None:
 
 def quieten() -> None:
     """Keep MLflow from phoning home, printing links and retrying, and log in where that is set."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:  # Ray removes its driver's folder where two nodes share a disk
+        os.chdir(Path.home())
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     credentials.use_tracking_login()
@@ -232,26 +202,30 @@ def unreachable(uri: str) -> str | None:
     return None
 
 
-def ui_command(uri: str, port: int) -> list[str] | str:
-    """The command that serves MLflow's UI on this machine, or the address of a running server."""
-    if is_server(uri):
-        return uri
+def ui_command(uri: str, port: int, host: str = "127.0.0.1") -> list[str]:
+    """The command that serves MLflow's UI over a database."""
     quieten()
     root = artifact_root(uri)
     artifacts = ["--default-artifact-root", root] if root else []
-    place = ["--backend-store-uri", uri, "--host", "127.0.0.1", "--port", str(port)]
+    place = ["--backend-store-uri", uri, "--host", host, "--port", str(port)]
     return [sys.executable, "-m", "mlflow", "server", *place, *artifacts, "--workers", "1"]
+
+
+_WRITING = frozenset(
+    ("create_experiment", "create_run", "log_batch", "log_text", "set_tag", "set_experiment_tag")
+)
+"""Methods of MLflow's client whose arguments are stored as text, save for the first: it names the
+experiment or the run."""
 
 
 class RedactingClient:
     """An MLflow client that masks secrets in every text that would be stored.
 
-    A search writes to its store through this client alone. Ids, filters and paths of files are
-    left as they are: they name things, and are not stored.
+    A search writes to its store through this client alone. It connects with the first call, which
+    imports MLflow for seconds.
     """
 
     def __init__(self, connect: Callable[[], "MlflowClient"]) -> None:
-        """Connect nowhere yet: the first call does, which imports MLflow for seconds."""
         self._connect = connect
         self._redactor = redaction.of_process()
 
@@ -264,65 +238,37 @@ class RedactingClient:
         _ = self._client
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
+        method = getattr(self._client, name)
+        if name not in _WRITING:
+            return method
 
-    def create_experiment(
-        self, name: str, artifact_location: str | None = None, tags: Mapping[str, str] | None = None
-    ) -> str:
-        """Like MLflow's."""
-        tags = self._redactor.texts(tags or {})
-        made: str = self._client.create_experiment(name, artifact_location, tags)
-        return made
+        def write(place: str, *args: Any, **named: Any) -> Any:
+            masked = {key: self._masked(value) for key, value in named.items()}
+            if "artifact_location" in named:  # a path, which is used and not only shown
+                masked["artifact_location"] = named["artifact_location"]
+            return method(place, *map(self._masked, args), **masked)
 
-    def create_run(
-        self, experiment_id: str | None, *, tags: Mapping[str, str], run_name: str, start_time: int
-    ) -> Any:
-        """Like MLflow's."""
-        return self._client.create_run(
-            experiment_id,
-            start_time=start_time,
-            tags=self._redactor.texts(tags),
-            run_name=self._redactor.text(run_name),
-        )
+        return write
 
-    def log_batch(
-        self,
-        run_id: str,
-        metrics: Sequence[Any] = (),
-        params: Sequence[Any] = (),
-        tags: Sequence[Any] = (),
-    ) -> None:
-        """Like MLflow's."""
-        self._client.log_batch(run_id, metrics, self._clean(params), self._clean(tags))
+    def _masked(self, value: Any) -> Any:
+        """A text, a mapping of texts, or a list of MLflow's params or tags without secrets."""
+        if isinstance(value, str):
+            return self._redactor.text(value)
+        if isinstance(value, Mapping):
+            return self._redactor.texts(value)
+        if isinstance(value, Sequence):
+            return [self._masked_entry(entry) for entry in value]
+        return value
 
-    def log_text(self, run_id: str, text: str, artifact_file: str) -> None:
-        """Like MLflow's."""
-        self._client.log_text(run_id, self._redactor.text(text), artifact_file)
-
-    def set_tag(self, run_id: str | None, key: str, value: str) -> None:
-        """Like MLflow's."""
-        self._client.set_tag(run_id, key, self._redactor.text(value))
-
-    def set_experiment_tag(self, experiment_id: str, key: str, value: str) -> None:
-        """Like MLflow's."""
-        self._client.set_experiment_tag(experiment_id, key, self._redactor.text(value))
-
-    def _clean(self, entries: Sequence[Any]) -> list[Any]:
-        """Params or tags with secrets masked in names and values."""
-        return [
-            type(entry)(*pair)
-            for entry in entries
-            for pair in self._redactor.texts({entry.key: entry.value}).items()
-        ]
+    def _masked_entry(self, entry: Entry) -> Entry:
+        if not isinstance(entry.value, str):
+            return entry  # a point
+        ((key, value),) = self._redactor.texts({entry.key: entry.value}).items()
+        return type(entry)(key, value)
 
 
-_HOPELESS = {
-    "BAD_REQUEST",
-    "INVALID_PARAMETER_VALUE",
-    "INVALID_STATE",
-    "RESOURCE_ALREADY_EXISTS",
-    "RESOURCE_DOES_NOT_EXIST",
-}
+_HOPELESS = {"BAD_REQUEST", "INVALID_PARAMETER_VALUE", "INVALID_STATE"}
+_HOPELESS |= {"RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"}
 _HOPELESS_FILES = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
@@ -335,17 +281,9 @@ def is_curable(error: Exception) -> bool:
         # A proxy in front of a dead server also answers 404: only MLflow's own word is final.
         is_final = isinstance(error, RestException) or "API request" not in str(error)
         return not (is_final and error.error_code in _HOPELESS)
-    if isinstance(error, _HOPELESS_FILES):
-        return False
-    if isinstance(error, OperationalError):
-        return True
     status = getattr(getattr(error, "response", None), "status_code", None)
-    return isinstance(error, OSError) and status not in {400, 404, 405, 413}
-
-
-def is_gone(error: Exception) -> bool:
-    """Whether the run itself is no longer in the store."""
-    return getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST"
+    is_final = isinstance(error, _HOPELESS_FILES) or status in {400, 404, 405, 413}
+    return isinstance(error, OSError | OperationalError) and not is_final
 
 
 class Problems:
@@ -360,11 +298,11 @@ class Problems:
         """Count problems of a kind; the message of the first one is kept, without secrets."""
         kind = redact(kind)
         with self._lock:
-            is_news = kind not in self._first
-            text = self._first.setdefault(kind, redact(message) if is_news else message)
             self._counts[kind] += count
-        if is_news:
-            log.warning("tracking: %s: %s", kind, text)
+            if kind in self._first:
+                return
+            self._first[kind] = redact(message)
+        _log.warning("tracking: %s: %s", kind, self._first[kind])
 
     def lines(self) -> list[str]:
         """One line per kind, in order of appearance."""
@@ -379,29 +317,47 @@ class Calls:
         self.client = client
         self.problems = Problems()
         self.made = 0
-        """What has arrived and need not be sent again; the sign of progress. A call that succeeds
-        is none by itself: one that every attempt repeats would look like progress for ever."""
+        """What has arrived and need not be sent again: the sign of progress. A call that every
+        attempt repeats is none, though it succeeds."""
         self.points = 0
-        """Metric points that have arrived."""
+        """Metric points of trials that have arrived."""
 
-    def make(self, call: Callable[[], T]) -> T | None:
+    def make(self, call: Callable[[], _T]) -> _T | None:
         """Make a call; raises only what waiting can cure, and returns None for what it cannot."""
         try:
-            answer = call()
+            return call()
         except Exception as error:
             if is_curable(error):
                 raise
             self.problems.add(REFUSED, f"{error}")
             return None
-        return answer
 
-    def log(self, run_id: str, entries: Sequence[Entry]) -> None:
-        """Log one batch; when MLflow refuses it for good, only the entries at fault are left out.
+    def send(
+        self,
+        run_id: str,
+        params: dict[str, str],
+        tags: dict[str, str],
+        points: list[tuple[str, float, int, int]],
+    ) -> None:
+        """Log params and tags, then points, in as few batches as MLflow allows.
 
-        Args:
-            run_id: The run.
-            entries: At most 1,000, of which at most 100 are params and 100 are tags.
+        What has arrived, or will never be taken, is removed from the given collections, so that
+        after a failure the next call goes on where this one stopped.
         """
+        from mlflow.entities import Metric, Param, RunTag
+
+        while params or tags or points:
+            some = dict(list(params.items())[:_MOST_PARAMS])
+            few = [Param(*pair) for pair in some.items()] + [RunTag(*pair) for pair in tags.items()]
+            batch = points[: _MOST_ENTRIES - len(few)]
+            self._log(run_id, [*few, *(Metric(*point) for point in batch)])
+            for key in some:
+                del params[key]
+            tags.clear()
+            del points[: len(batch)]
+
+    def _log(self, run_id: str, entries: Sequence[Entry]) -> None:
+        """Log one batch; of one that MLflow refuses for good only the entries at fault go."""
         kinds: dict[str, list[Entry]] = {"Metric": [], "Param": [], "RunTag": []}
         for entry in entries:
             kinds[type(entry).__name__].append(entry)
@@ -411,18 +367,17 @@ class Calls:
         except Exception as error:
             if is_curable(error):
                 raise
-            if is_gone(error) or len(entries) <= 1:
+            is_gone = getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST"
+            if is_gone or len(entries) <= 1:  # the run itself, or one entry
                 self.problems.add(REFUSED, f"{error}", len(entries))
                 return
             half = len(entries) // 2
-            self.log(run_id, entries[:half])
-            self.log(run_id, entries[half:])
+            self._log(run_id, entries[:half])
+            self._log(run_id, entries[half:])
 
 
 def _sqlite_path(uri: str) -> Path:
     _, found, path = uri.partition(":///")
     if not found or path in {"", ":memory:"}:
-        raise ConfigError(
-            f"a SQLite store is a file, but got `{uri}`. Write sqlite:///path/to/mlflow.db."
-        )
+        raise ConfigError(f"`{uri}`: a SQLite store is a file. Write sqlite:///path/to/mlflow.db.")
     return Path(path).expanduser().absolute()

@@ -17,39 +17,26 @@ from typing import Protocol
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.redaction import redact
 from tuneparts.search.events import Event, Row, TrialId
-from tuneparts.tracking import record, store
+from tuneparts.tracking import store
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.record import Status
 from tuneparts.tracking.replay import Replay
 
 __all__ = ["SearchCard", "Stats", "Status", "Synced", "Tracker", "sync"]
 
-OPENING = 60.0
-"""Most seconds that MLflow is waited for to be imported; a wait for what was sent comes on top."""
-PATIENCE = 10.0
+_OPENING = 60.0
+"""Most seconds that a flush waits for MLflow to be imported; the wait for what was sent follows."""
+_PATIENCE = 10.0
 """Most seconds before MLflow is imported, which the first row of a trial ends earlier."""
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Tracker:
     """Mirrors a search that runs to MLflow: one parent run, and one child run per trial.
 
     Everything is read from `journal.jsonl` in the run's folder, so an event must be in the journal
-    before `on_event` tells of it. A tracker over the folder of a former process goes on with the
+    before `on_event` is called. A tracker over the folder of a former process goes on with the
     same MLflow runs.
-
-    Example:
-        >>> from tuneparts.search.card import RunCard
-        >>> from tuneparts.search.journal import Journal, TrialStarted
-        >>> folder = Path("toy-run")
-        >>> card = SearchCard(RunCard("toy", scale="smoke"))
-        >>> tracker = Tracker("sqlite:///mlflow.db", folder=folder, search=card)
-        >>> event = TrialStarted(TrialId("random", seed=0, index=0), {"lr": 0.1}, time.time())
-        >>> Journal(folder / "journal.jsonl").append(event)
-        True
-        >>> tracker.on_event(event)
-        >>> tracker.close("FINISHED")  # the problems
-        []
     """
 
     def __init__(
@@ -63,40 +50,32 @@ class Tracker:
     ) -> None:
         """Start the thread, which opens the store; a server need not answer yet.
 
-        Importing MLflow and opening a store takes seconds, which a search need not wait for.
-
-        Args:
-            uri: The store, as `store.resolve` returns it.
-            folder: Folder of the run, with its journal; `tracking.json` is kept there.
-            search: What the parent run shows.
-            read_log: Gives the log of a trial; one that failed gets it as the artifact `log.txt`.
-            interval: Seconds that events are gathered before they are sent.
+        Events are gathered for `interval` seconds before they are sent. A trial that failed gets
+        its log, which `read_log` gives, as the artifact `log.txt`.
         """
-        known = record.load(folder)
-        if known is not None and known.ending is not None:
-            known.ending = None
-            known.save()
-        self._folder = folder
         uri = store.resolve(uri)
-        client = store.RedactingClient(partial(store.client, uri))
         self._replay = Replay(
-            client,
+            partial(store.client, uri),
             uri=uri,
+            folder=folder,
             card=search,
-            record=known or record.create(folder, time.time()),
-            is_resumed=known is not None,
+            start=time.time(),
             read_log=read_log,
         )
+        self._replay.reopen()
         self._writer = Writer(
-            self._replay, interval=interval, open_store=client.open, patience=PATIENCE
+            self._replay,
+            interval=interval,
+            open_store=self._replay.client.open,
+            patience=_PATIENCE,
         )
 
     def on_event(self, event: Event) -> None:
-        """Hear that the journal, where it is already, has an event more; microseconds, no I/O.
+        """Say that the journal has an event more; takes microseconds, without I/O.
 
         Raises:
-            ConfigError: The store turned out to be none. Better now than after the last trial;
-                the run can be resumed.
+            ConfigError: The store cannot be opened. Better now than after the last trial; the run
+                can be resumed.
         """
         if isinstance(self._replay.refusal, ConfigError):
             raise self._replay.refusal
@@ -120,8 +99,9 @@ class Tracker:
         self._writer.wake()
 
     def tagged(self, name: str, value: str) -> set[TrialId]:
-        """List the trials that `tag_trial` gave this tag, also in a former process."""
-        return {trial for trial, tags in self._replay.tags.items() if tags.get(name) == value}
+        """The trials that `tag_trial` gave this tag, also in a former process."""
+        known = self._replay.record.tags
+        return {trial for trial, tags in known.items() if tags.get(name) == value}
 
     def run_id(self, trial: TrialId) -> str | None:
         """MLflow's run id of a trial; None when the store has no run of it, or not yet."""
@@ -138,8 +118,7 @@ class Tracker:
         still in the run's folder, and `sync` sends it.
         """
         self._replay.end(status, time.time())
-        if not self._writer.close(timeout):
-            _note_missing(self._replay, self._writer, self._folder, timeout)
+        _finish(self._replay, self._writer, timeout)
         return self.problems()
 
     def problems(self) -> list[str]:
@@ -159,18 +138,17 @@ class Tracker:
 
 @dataclass(frozen=True)
 class Synced:
-    """What `sync` did."""
+    """What `sync` did: runs that it created and points that it sent.
+
+    `parent_run_id` is None when the store never answered. Everything is in the store if
+    `is_complete`, save for what the problems name, one line per kind.
+    """
 
     parent_run_id: str | None
-    """MLflow's run id of the search; None when the store never answered."""
     runs: int
-    """MLflow runs that were created."""
     points: int
-    """Metric points that were sent."""
     is_complete: bool
-    """Whether the store has everything now, save for what the problems name."""
     problems: list[str]
-    """What could not be sent, one line per kind."""
 
 
 def sync(
@@ -186,106 +164,78 @@ def sync(
 
     The journal is replayed from its first event, with the description, the tags and the report that
     the run's folder holds. What the store has is left alone, so a second call changes nothing. A
-    run that was interrupted ends as KILLED.
-
-    Args:
-        folder: Folder of the run.
-        uri: The store.
-        card: What the parent run shows.
-        timeout: Seconds without progress after which it gives up.
-        on_progress: Told how many bytes of the journal have arrived; called by another thread.
-        read_log: As of `Tracker`.
-
-    Example:
-        >>> from tuneparts.search.card import RunCard
-        >>> from tuneparts.search.journal import Journal, TrialRunning
-        >>> folder = Path("other-run")
-        >>> event = TrialRunning(TrialId("random", seed=0, index=0), time.time())
-        >>> Journal(folder / "journal.jsonl").append(event)
-        True
-        >>> card = SearchCard(RunCard("toy", scale="smoke"))
-        >>> done = sync(folder, "sqlite:///mlflow.db", card)
-        >>> done.runs, done.points, done.problems
-        (2, 0, [])
-        >>> sync(folder, "sqlite:///mlflow.db", card).runs
-        0
+    run that was interrupted ends as KILLED. After `timeout` seconds without progress it gives up.
+    `on_progress` gets how many bytes of the journal have arrived, from another thread.
     """
-    known = record.load(folder)
     uri = store.resolve(uri)
     client = store.client(uri)  # refuses what is no store at once
     replay = Replay(
-        store.RedactingClient(lambda: client),
+        lambda: client,
         uri=uri,
+        folder=folder,
         card=card,
-        record=known or record.create(folder, None),
-        is_resumed=known is not None,
+        start=None,
         on_progress=on_progress,
         read_log=read_log,
     )
     replay.start_over()
-    writer = Writer(replay)
-    is_complete = writer.close(timeout)
-    if not is_complete:
-        _note_missing(replay, writer, folder, timeout)
+    is_complete = _finish(replay, Writer(replay), timeout)
     calls = replay.calls
     return Synced(replay.parent, replay.created, calls.points, is_complete, calls.problems.lines())
 
 
-def _note_missing(replay: Replay, writer: "Writer", folder: Path, timeout: float) -> None:
-    stats = writer.stats
-    replay.calls.problems.add(
-        "not in the store",
-        f"the store did not answer for {timeout:g} s ({stats.last_error}); the journal has "
-        f"everything. Run `tuneparts sync {folder.parent.name}/{folder.name}` when it is back.",
-        stats.waiting,
-    )
+def _finish(replay: Replay, writer: "Writer", timeout: float) -> bool:
+    """Send what is left; what the store does not take in time becomes a problem."""
+    is_complete = writer.close(timeout)
+    if not is_complete:
+        folder, stats = replay.record.folder, writer.stats
+        replay.calls.problems.add(
+            "not in the store",
+            f"the store did not answer for {timeout:g} s ({stats.last_error}); the journal has "
+            f"everything. Run `tuneparts sync {folder.parent.name}/{folder.name}` when it is back.",
+            stats.waiting,
+        )
+    return is_complete
 
 
 @dataclass(frozen=True)
 class Stats:
-    """How the thread is doing, for the live view."""
+    """How the thread is doing: points sent, events and requests that wait, failed attempts.
+
+    `last_error` is why the store takes nothing right now, None when it does.
+    """
 
     sent: int
-    """Points in the store."""
     waiting: int
-    """Events and requests that are not yet in the store."""
     retries: int
-    """Failed attempts so far."""
     last_error: str | None
-    """Why the store does not take anything right now; None when it does."""
 
 
-class Counts(Protocol):
-    """What a sink counts."""
-
+class _Counts(Protocol):
     made: int
     """Calls that succeeded; the sign of progress."""
     points: int
-    """Points that have arrived."""
 
 
-class Sink(Protocol):
+class _Sink(Protocol):
     """What the writer's thread calls; `Replay`, or a fake in tests."""
 
     @property
-    def calls(self) -> Counts:
-        """How far it is."""
-        ...
+    def calls(self) -> _Counts: ...
 
     def advance(self) -> None:
         """Send all there is. After a failure the next call goes on where this one stopped."""
-        ...
 
 
 class Writer:
     """A thread that calls `advance` about once a second while there is news, until it succeeds.
 
-    Nothing waits in memory: a call of `wake` only counts, and what is to be sent lies on disk.
+    Nothing waits in memory: a call of `wake` only counts, and what is to be sent is on disk.
     """
 
     def __init__(
         self,
-        sink: Sink,
+        sink: _Sink,
         *,
         interval: float = 1.0,
         many: int = 5000,
@@ -330,12 +280,15 @@ class Writer:
         """Open the store now, if it is not open; returns at once."""
         self._wanted.set()
 
-    def flush(self, timeout: float) -> bool:
-        """Wait until everything so far has arrived; returns whether it has."""
+    def _now(self) -> None:
         self.wake()
         self.open()
         self._hurry.set()
-        self._opened.wait(OPENING)
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until everything so far has arrived; returns whether it has."""
+        self._now()
+        self._opened.wait(_OPENING)
         with self._changed:
             wanted = self._asked
             return self._changed.wait_for(lambda: self._done >= wanted, timeout)
@@ -346,9 +299,7 @@ class Writer:
         Gives up after `timeout` seconds without progress, not before a long journal is sent.
         """
         self._closing = True
-        self.wake()
-        self.open()
-        self._hurry.set()
+        self._now()
         made, since = self._sink.calls.made, time.monotonic()
         while self._thread.is_alive():
             self._thread.join(0.05)
@@ -389,27 +340,21 @@ class Writer:
             asked = self._asked
             try:
                 self._sink.advance()
-            except Exception as error:  # whatever it is, training must not hear of it
-                self._note(error)
+            except Exception as error:  # whatever it is, training must go on
+                self._retries += 1
+                text = redact(str(error))
+                if self._last_error is None:
+                    _log.warning("tracking: the store does not answer, training goes on: %s", text)
+                self._last_error = text.partition("\n")[0] or type(error).__name__
             else:
-                self._recovered(asked)
+                if self._last_error is not None:
+                    _log.warning("tracking: the store answers again")
+                self._last_error = None
+                with self._changed:
+                    self._done = asked
+                    self._changed.notify_all()
                 return True
-            # Whoever waits for a flush wants the next attempt now, but not a busy loop.
+            # A flush wants the next attempt now, but not a busy loop.
             self._hurry.wait(min(delay, 0.5) if self._closing else delay)
             delay = min(2 * delay, self._longest_delay)
         return False
-
-    def _note(self, error: Exception) -> None:
-        self._retries += 1
-        text = redact(str(error))
-        if self._last_error is None:
-            log.warning("tracking: the store does not answer, training goes on: %s", text)
-        self._last_error = text.partition("\n")[0] or type(error).__name__
-
-    def _recovered(self, asked: int) -> None:
-        if self._last_error is not None:
-            log.warning("tracking: the store answers again")
-        self._last_error = None
-        with self._changed:
-            self._done = asked
-            self._changed.notify_all()

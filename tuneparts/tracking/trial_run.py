@@ -1,11 +1,17 @@
-"""One trial on its way from the journal to MLflow: what waits, and how it is sent."""
+"""What MLflow still lacks of a search: `TrialRun` for one trial, `Tally` for all of them together.
 
+Both are filled from events of the journal that `RunState` has folded already, and follow from the
+journal alone: a replay makes the same points again, and MLflow ignores those that it has.
+"""
+
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tuneparts.core import schema
 from tuneparts.core.errors import UnknownNameError
+from tuneparts.core.schema import Metric
 from tuneparts.search.events import (
     Event,
     Outcome,
@@ -17,19 +23,22 @@ from tuneparts.search.events import (
     TrialVoided,
 )
 from tuneparts.search.frames import flat
-from tuneparts.search.state import TrialRecord
+from tuneparts.search.state import RunState, TrialRecord
 from tuneparts.tracking import store
 from tuneparts.tracking.card import DataFacts, flatten
 from tuneparts.tracking.record import Status
 
 STATUS: dict[str, Status] = {"finished": "FINISHED", "stopped": "FINISHED", "failed": "FAILED"}
 """MLflow's status of a run by the outcome of its trial; KILLED ones may go on."""
-LOG = "log.txt"
+_LOG = "log.txt"
 """The artifact of a failed trial: the last lines that it printed, and its traceback."""
 _LONGEST_ERROR = 4000
-_MOST_PARAMS = 100
-_MOST_ENTRIES = 1000
-"""What MLflow takes in one batch."""
+_COSTS = ("cost/passes", "cost/seconds")
+
+
+def milliseconds(seconds: float) -> int:
+    """MLflow's unit of time."""
+    return round(1000 * seconds)
 
 
 @dataclass
@@ -80,21 +89,12 @@ class TrialRun:
             return "killed"
         return self.stored_outcome or ("running" if self.has_begun else "queued")
 
-    def take(
-        self,
-        event: Event,
-        problems: store.Problems,
-        *,
-        is_open: bool = False,
-        is_sent: bool = False,
-    ) -> None:
-        """Add what an event says to what waits.
+    def take(self, event: Event, problems: store.Problems, *, is_open: bool, is_sent: bool) -> None:
+        """Add what an event says, which `record` has already, to what waits.
 
-        Args:
-            event: Of this trial; `record` has it already.
-            problems: Gets the metrics that the schema does not list.
-            is_open: Take these metrics too, and show how configs change.
-            is_sent: Whether a former process has sent it; only later events build on it then.
+        Metrics that the schema does not list are problems, unless `is_open`: then they are shown
+        too, and how configs change. Of an event that a former process has sent (`is_sent`) only
+        the config is kept, on which later events build.
         """
         if isinstance(event, TrialStarted):
             self._take_config(event, is_shown=is_open and not is_sent)
@@ -138,7 +138,8 @@ class TrialRun:
             before = known.get(path)
             if before == value:
                 continue
-            if is_shown and not self.is_complete and _is_number(value):
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if is_shown and not self.is_complete and is_number:
                 name = f"config/{path}"
                 if isinstance(before, int | float) and path not in self.changed:
                     self.points.append((name, before, milliseconds(start), 0))
@@ -162,13 +163,7 @@ class TrialRun:
     def send(
         self, calls: store.Calls, data: DataFacts | None, read_log: Callable[[TrialId], str]
     ) -> None:
-        """Send what waits to the run, and end it if the trial has ended.
-
-        Args:
-            calls: To the store.
-            data: The data set, an input of the run.
-            read_log: Gives the log of the trial; one that failed gets it as an artifact.
-        """
+        """Send what waits to the run, with its data and log, and end it if the trial has ended."""
         client, run_id = calls.client, str(self.run_id)
         if self.was_killed and self.end is None:
             calls.make(lambda: client.update_run(run_id, status="RUNNING"))
@@ -176,58 +171,108 @@ class TrialRun:
         if not self.has_data and data is not None:
             calls.make(lambda: client.log_inputs(run_id, datasets=[data.as_input()]))
             self.has_data = True
-        self._drop_stored(calls)
-        self._send_entries(calls)
+        self._drop_stored(calls, run_id)
+        waiting = len(self.points)
+        try:
+            calls.send(run_id, self.params, self.tags, self.points)
+        finally:
+            calls.points += waiting - len(self.points)
         if self.outcome == "failed":
-            self._send_log(calls, read_log)
+            try:
+                text = read_log(self.trial)
+            except Exception as error:  # a log that cannot be read must not keep the rest waiting
+                calls.problems.add("log not read", f"{self.trial}: {error}")
+                text = ""
+            if text:
+                calls.make(lambda: client.log_text(run_id, text, _LOG))
         if self.end is not None:
             status, end = self.end[0], milliseconds(self.end[1])
             calls.make(lambda: client.set_terminated(run_id, status, end_time=end))
             self.complete()
 
-    def _send_log(self, calls: store.Calls, read_log: Callable[[TrialId], str]) -> None:
-        try:
-            text = read_log(self.trial)
-        except Exception as error:  # a log that cannot be read must not keep the rest waiting
-            calls.problems.add("log not read", f"{self.trial}: {error}")
-            return
-        if text:
-            calls.make(lambda: calls.client.log_text(str(self.run_id), text, LOG))
-
-    def _drop_stored(self, calls: store.Calls) -> None:
+    def _drop_stored(self, calls: store.Calls, run_id: str) -> None:
         """Leave out points whose step a former process has sent, perhaps with another time."""
-        run_id = str(self.run_id)
         names = self.old_metrics.intersection(point[0] for point in self.points)
         if names:
             found = calls.make(lambda: store.points(calls.client, {run_id: names}))
             self.stored.update((name, step) for _, name, step, _, _ in found or ())
             self.old_metrics -= names
-        if self.stored:
-            self.points = [
-                point for point in self.points if (point[0], point[3]) not in self.stored
-            ]
-
-    def _send_entries(self, calls: store.Calls) -> None:
-        """Send params first, then points, in as few batches as MLflow allows."""
-        from mlflow.entities import Metric, Param, RunTag
-
-        while self.params or self.tags or self.points:
-            params = dict(list(self.params.items())[:_MOST_PARAMS])
-            few = [*(Param(*pair) for pair in params.items())]
-            few += [RunTag(*pair) for pair in self.tags.items()]
-            points = self.points[: _MOST_ENTRIES - len(few)]
-            calls.log(str(self.run_id), [*few, *(Metric(*point) for point in points)])
-            for key in params:
-                del self.params[key]
-            self.tags.clear()
-            del self.points[: len(points)]
-            calls.points += len(points)
+        self.points = [point for point in self.points if (point[0], point[3]) not in self.stored]
 
 
-def milliseconds(seconds: float) -> int:
-    """MLflow's unit of time."""
-    return round(1000 * seconds)
+@dataclass
+class Tally:
+    """What the parent run shows of all trials: their counts and costs, and each arm's best score.
 
+    Each end of a trial makes one point of every number that it changes; its step is the number of
+    ended trials. The score of an arm is the mean over seeds of its best finished trial, by the
+    search's own metric; test data has no part in it.
+    """
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    metric: Metric | None = None
+    """What the search selects by, where that is known."""
+    numbers: dict[str, float] = field(default_factory=dict)
+    """The newest value of each number, by the names that MLflow shows."""
+    points: list[tuple[str, float, int, int]] = field(default_factory=list)
+    """What waits to be sent: name, value, milliseconds since 1970, step."""
+    _counted: dict[TrialId, str] = field(default_factory=dict)
+    """Trial that ended -> the outcome that it is counted under."""
+    _best: dict[str, dict[int, float]] = field(default_factory=dict)
+    """Arm -> seed -> best score."""
+    _num_ended: int = 0
+
+    def take(self, event: Event, state: RunState) -> None:
+        """Take one event that was news to `state`, which has it already."""
+        if not isinstance(event, TrialEnded | TrialRetried | TrialVoided):
+            return
+        trial, record = event.trial, state.trials[event.trial]
+        before = self._counted.pop(trial, None)
+        after = None if record.end is None else record.end.outcome
+        news = {f"trials/{before}": self._number(f"trials/{before}") - 1} if before else {}
+        if after is not None:
+            news[f"trials/{after}"] = self._number(f"trials/{after}") + 1
+            self._counted[trial] = after
+        sign = bool(after) - bool(before)
+        if sign:
+            self._num_ended += max(sign, 0)
+            costs = [cost for cost in _COSTS if cost in record.latest]
+            news |= {cost: self._number(cost) + sign * record.latest[cost] for cost in costs}
+        if self.metric is not None and before and after:  # voided
+            news |= self._rescored(self.metric, trial, state)
+        elif self.metric is not None and after == "finished":
+            news |= self._scores(self.metric, trial, state)
+        at = milliseconds(event.time), self._num_ended
+        self.points += [(*pair, *at) for pair in news.items() if pair not in self.numbers.items()]
+        self.numbers |= news
+
+    def _number(self, name: str) -> float:
+        return self.numbers.get(name, 0.0)
+
+    def _rescored(self, metric: Metric, trial: TrialId, state: RunState) -> dict[str, float]:
+        """The scores after a trial of a replicate does not count any more."""
+        seeds = self._best.pop(trial.arm, {})
+        seeds.pop(trial.seed, None)
+        self._best |= {trial.arm: seeds} if seeds else {}
+        news: dict[str, float] = {}
+        for other in state.replicate(trial.arm, trial.seed):
+            if self._counted.get(other) == "finished":
+                news |= self._scores(metric, other, state)
+        return news
+
+    def _scores(self, metric: Metric, trial: TrialId, state: RunState) -> dict[str, float]:
+        """The scores of the trial's arm and of the best arm, with the trial counted in."""
+        score = state.trials[trial].latest.get(metric.name, math.nan)
+        if not math.isfinite(score):
+            return {}
+        seeds = self._best.setdefault(trial.arm, {})
+        if trial.seed not in seeds or metric.better(score, seeds[trial.seed]):
+            seeds[trial.seed] = score
+        arms = {arm: sum(found.values()) / len(found) for arm, found in self._best.items()}
+        best = next(iter(arms.values()))
+        for mean in arms.values():
+            best = mean if metric.better(mean, best) else best
+        return {f"arm/{trial.arm}/{metric.name}": arms[trial.arm], f"best/{metric.name}": best}
+
+    def send(self, calls: store.Calls, run_id: str) -> None:
+        """Log what waits to the parent run."""
+        calls.send(run_id, {}, {}, self.points)

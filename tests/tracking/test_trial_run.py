@@ -3,7 +3,7 @@ import math
 from tuneparts.core.schema import lookup
 from tuneparts.search.events import Event, Row, TrialEnded, TrialId, TrialRetried, TrialVoided
 from tuneparts.search.state import RunState
-from tuneparts.tracking.tally import Tally
+from tuneparts.tracking.trial_run import Tally
 
 
 def trial(arm: str, seed: int, index: int, score: float, outcome: str = "finished") -> list[Event]:
@@ -57,12 +57,7 @@ def test_points_tell_of_changes_alone_and_count_ended_trials() -> None:
 def test_without_a_metric_there_are_counts_and_costs() -> None:
     failed = TrialEnded(TrialId("a", 0, 1), "failed", 4.0)
     tally = folded(*trial("a", 0, 0, 0.5), failed, tally=Tally())
-    assert set(tally.numbers) == {
-        "trials/finished",
-        "trials/failed",
-        "cost/passes",
-        "cost/seconds",
-    }
+    assert set(tally.numbers) == {"trials/finished", "trials/failed", "cost/passes", "cost/seconds"}
 
 
 def test_a_failed_trial_that_is_tried_again_counts_once() -> None:
