@@ -12,10 +12,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.data.task import Task
 from tuneparts.methods.ensembles.config import SlimmableConfig, UniversallySlimmableConfig
 from tuneparts.methods.ensembles.deep import narrowed
-from tuneparts.methods.ensembles.slimmable import (
-    Slimmable,
-    UniversallySlimmable,
-)
+from tuneparts.methods.ensembles.slimmable import Slimmable, UniversallySlimmable
 from tuneparts.models import DigitsCnn, MobileNetV2, NetConfig, WideResNet
 from tuneparts.models.sizes import count_parameters
 

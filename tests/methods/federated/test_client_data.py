@@ -64,12 +64,14 @@ def test_labels_are_as_skewed_as_asked_for(fields, bounds):
     assert bounds[0] < largest_share(data.labels, clients) < bounds[1]
 
 
-@pytest.mark.parametrize("num_bins", [10, 2])
-def test_rotation_bins_are_skewed(num_bins):
+@pytest.mark.parametrize(
+    ("num", "num_bins", "alpha", "least"), [(20, 10, 0.1, 0.8), (4, 2, 0.01, 0.9)]
+)
+def test_rotation_bins_are_skewed(num, num_bins, alpha, least):
     data = examples(1000, degrees=True)
     bins = np.floor((data.degrees + 180) / (360 / num_bins)).astype(int)
-    clients = ClientsConfig(num=20, skew="rotation", alpha=0.1, num_bins=num_bins).deal(data)
-    assert largest_share(bins, clients) > 0.8
+    clients = ClientsConfig(num=num, skew="rotation", alpha=alpha, num_bins=num_bins).deal(data)
+    assert largest_share(bins, clients) > least
 
 
 def test_the_mixture_of_a_client_has_the_law_of_drawing_one_by_one():

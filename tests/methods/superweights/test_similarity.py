@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuneparts.methods.superweights import similarity
-from tuneparts.methods.superweights.similarity import (
-    GradientSums,
-    group,
-    layer_similarities,
-)
+from tuneparts.methods.superweights import ties as tying
+from tuneparts.methods.superweights.allocation import make_plan
+from tuneparts.methods.superweights.bank import TemplateBank
+from tuneparts.methods.superweights.clusters import Layer
+from tuneparts.methods.superweights.similarity import GradientSums, group, layer_similarities
 
 
 def gradients(*shapes: tuple[int, ...], seed: int = 0) -> list[torch.Tensor]:
@@ -104,3 +104,28 @@ def test_one_item_equality_one_direction_and_not_a_number() -> None:
     assert group(equal, 0.1) == [0, 1]
     assert group(np.array([[1.0, 0.0], [0.4, 1.0]]), 0.1) == [0, 0]
     assert group(np.full((2, 2), np.nan), -2.0) == [0, 1]
+
+
+@pytest.mark.parametrize("is_tied", [True, False])
+def test_cosines_on_templates_are_those_on_weights_times_those_of_coefficients(
+    is_tied: bool,
+) -> None:
+    layers = [Layer(m, "l", "linear", 4, 3, ()) for m in range(2)]
+    plan = make_plan(layers, [0, 0], budget=12 * 5)
+    ties = tying.shared(plan) if is_tied else tying.private(plan)
+    bank = TemplateBank(
+        plan, ties, initialisation="fan_in", generator=torch.Generator().manual_seed(0)
+    ).double()
+    with torch.no_grad():
+        bank.coefficients_RK[0].normal_(generator=torch.Generator().manual_seed(1))
+    own = gradients((4, 3), (4, 3))
+    sent = [
+        torch.autograd.grad(bank.compose()[use], bank.templates_KD[0], own[use])[0].flatten()
+        for use in range(2)
+    ]
+    alphas = [bank.coefficients_RK[0][row] for row in ties[0]]
+    on_templates = torch.cosine_similarity(sent[0], sent[1], dim=0)
+    on_weights = similarity.overlap_cosines([g[..., None] for g in own])[0, 1]
+    on_alphas = torch.cosine_similarity(alphas[0], alphas[1], dim=0)
+    assert float(on_templates.detach()) == pytest.approx(on_weights * float(on_alphas.detach()))
+    assert not is_tied or float(on_alphas.detach()) == pytest.approx(1)
