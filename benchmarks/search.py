@@ -26,7 +26,7 @@ from benchmarks import sleeping
 from benchmarks.measure import Clock, interleave, spread
 from benchmarks.results import Result, Row, result, tell
 from benchmarks.timing import Case, joined_ray, measured, run_tuner, stock_over_ours
-from tuneparts.core.cpus import usable_cpus
+from tuneparts.core.provenance import usable_cpus
 from tuneparts.executors import execute
 from tuneparts.search.algorithms import RandomSearch
 from tuneparts.search.card import RunCard

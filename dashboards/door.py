@@ -5,6 +5,6 @@ from pathlib import Path
 from starlette.middleware import Middleware
 from streamlit.starlette import App
 
-from tuneparts.core.doorkeeper import Doorkeeper
+from tuneparts.core.access import TokenAuth
 
-app = App(Path(__file__).parent / "app.py", middleware=[Middleware(Doorkeeper)])
+app = App(Path(__file__).parent / "app.py", middleware=[Middleware(TokenAuth)])

@@ -13,7 +13,7 @@ import streamlit as st
 
 from tuneparts.cli.serving import PORT as UI_PORT
 from tuneparts.core import schema, settings
-from tuneparts.core.binding import LOOPBACK
+from tuneparts.core.access import LOOPBACK
 from tuneparts.core.errors import DataError, DataMissingError, TunepartsError
 from tuneparts.executors import logs
 from tuneparts.results.run_data import RunData

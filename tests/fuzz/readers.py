@@ -18,9 +18,9 @@ from PIL import Image
 from torch import nn
 
 from tests.fuzz.mutations import mutated_bytes, mutated_tree
-from tuneparts.core import credentials, redaction, schema
+from tuneparts.core import access, redaction, schema
+from tuneparts.core.access import TokenAuth
 from tuneparts.core.config import parse
-from tuneparts.core.doorkeeper import Doorkeeper
 from tuneparts.core.errors import CheckpointError, TunepartsError
 from tuneparts.data import arrays, published
 from tuneparts.data import images as image_files
@@ -266,7 +266,7 @@ def logins(folder: Path) -> Attempt:
 
     def attempt(rng: random.Random) -> None:
         path.write_bytes(mutated_bytes(rng, b"me:word\n"))
-        text = credentials._secret(path, "TUNEPARTS_TRACKING_LOGIN")
+        text = access._secret(path, "TUNEPARTS_TRACKING_LOGIN")
         if ":" not in text:
             raise TunepartsError("no login")
 
@@ -289,7 +289,7 @@ def page_requests(_: Path) -> Attempt:
     async def send(_: Any) -> None:
         return
 
-    door = Doorkeeper(inside, "the-right-token-1")
+    door = TokenAuth(inside, "the-right-token-1")
     headers = [(b"cookie", b"tuneparts-80=the-right-token-2; a=b"), (b"authorization", b"Bearer x"),
                (b"authorization", b"Basic bWU6dGhlLXJpZ2h0LXRva2Vu")]  # fmt: skip
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tuneparts.core import doorkeeper
-from tuneparts.core.credentials import Login
+from tuneparts.core import access
+from tuneparts.core.access import Login
 from tuneparts.core.errors import ConfigError, SecurityError
 from tuneparts.tracking import guarded, store
 
@@ -49,7 +49,7 @@ def test_loopback_asks_for_a_token_that_is_not_on_the_command_line(place: str) -
     quiet = ["--uvicorn-opts", "--no-access-log --log-level warning"]
     assert server.command == [*store.ui_command(place, 5001), *quiet, "--app-name", "tuneparts"]
     assert server.token is not None
-    assert server.environment[doorkeeper.VARIABLE] == server.token
+    assert server.environment[access.VARIABLE] == server.token
     assert server.token not in " ".join(server.command)
     assert plan(place).token != server.token
     found = {point.name: point.value for point in metadata.entry_points(group="mlflow.app")}

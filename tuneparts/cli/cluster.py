@@ -17,7 +17,7 @@ import tuneparts
 from tuneparts.cli import options
 from tuneparts.cli.output import Form, records, terminal, write
 from tuneparts.cli.running import parse_seeds
-from tuneparts.core import credentials, provenance
+from tuneparts.core import access, provenance
 from tuneparts.core.errors import ClusterError, ConfigError, SecurityError, TunepartsError
 from tuneparts.core.redaction import Redactor, redact
 from tuneparts.results.rendering import Table, show
@@ -219,7 +219,7 @@ def exit_code(status: str, driver_exit_code: int | None) -> int:
 
 
 def _client(address: str) -> Any:
-    credentials.use_ray_token()
+    access.use_ray_token()
     from ray.exceptions import AuthenticationError
     from ray.job_submission import JobSubmissionClient
 

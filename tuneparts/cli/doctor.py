@@ -14,7 +14,7 @@ import typer
 from tuneparts.cli import options
 from tuneparts.cli.output import Form, terminal, write
 from tuneparts.core import provenance, settings
-from tuneparts.core.cpus import usable_cpus
+from tuneparts.core.provenance import usable_cpus
 from tuneparts.core.redaction import redact
 from tuneparts.results.rendering import Table, show
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from tuneparts.cli.output import Form, write
-from tuneparts.core.cpus import usable_cpus
 from tuneparts.core.errors import DataMissingError
 from tuneparts.core.glossary import PASS_IN_SHORT
+from tuneparts.core.provenance import usable_cpus
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.results.rendering import Table, show
 from tuneparts.search import draws

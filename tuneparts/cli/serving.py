@@ -17,7 +17,7 @@ import typer
 
 import tuneparts
 from tuneparts.cli import options
-from tuneparts.core import binding, credentials, doorkeeper, settings
+from tuneparts.core import access, settings
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.redaction import redact
 
@@ -25,7 +25,7 @@ app = typer.Typer()
 PORT = 5000
 """Where MLflow's UI listens unless another port is given."""
 _OPTIONS = {
-    "server.address": binding.LOOPBACK,
+    "server.address": access.LOOPBACK,
     "server.headless": "true",
     "server.fileWatcherType": "none",
     "logger.hideWelcomeMessage": "true",  # its link is without the token
@@ -35,7 +35,7 @@ _OPTIONS = {
     "theme.light.primaryColor": "#0072B2",
     "theme.dark.primaryColor": "#3A97D0",
 }
-_HOSTS = (binding.LOOPBACK, "localhost")
+_HOSTS = (access.LOOPBACK, "localhost")
 """Names that a browser may call it by: a web page elsewhere cannot pass for it."""
 
 
@@ -58,10 +58,10 @@ def ui(
         if open_page:
             open_now(uri)
         return
-    login, forced = credentials.tracking_login(), without_authentication
+    login, forced = access.tracking_login(), without_authentication
     server = guarded.plan(uri, host=host, port=port, login=login, forced=forced, is_verbose=verbose)
-    binding.refuse_used(host, port)
-    where = binding.LOOPBACK if binding.is_loopback(host) else host
+    access.refuse_used(host, port)
+    where = access.LOOPBACK if access.is_loopback(host) else host
     token = "" if server.token is None else f"?token={server.token}"
     address = f"http://{where}:{port}/{token}#/experiments?{card.RUNS_VIEW}"
     asks = "" if login is None else f", as {login.user}"
@@ -77,13 +77,13 @@ def dashboard(
     open_page: options.Open = False,
 ) -> None:
     """Watch searches run and compare them in a browser, on this machine only."""
-    words, token = _command(port), doorkeeper.new_token()
-    binding.refuse_used(binding.LOOPBACK, port)
-    address = f"http://{binding.LOOPBACK}:{port}/?token={token}"
+    words, token = _command(port), access.new_token()
+    access.refuse_used(access.LOOPBACK, port)
+    address = f"http://{access.LOOPBACK}:{port}/?token={token}"
     print(f"Dashboard on {address} (Ctrl-C ends it)", flush=True)
     if open_page:
-        open_when_ready(address, binding.LOOPBACK, port)
-    os.execve(words[0], words, {**os.environ, doorkeeper.VARIABLE: token})
+        open_when_ready(address, access.LOOPBACK, port)
+    os.execve(words[0], words, {**os.environ, access.VARIABLE: token})
 
 
 def _command(port: int) -> list[str]:

@@ -1,11 +1,14 @@
-"""Which code made a number, who ran it, and on what: commit, versions, user and machine."""
+"""Which code made a number, who ran it, on what, and with which packages: for the card of a run."""
 
+import functools
 import getpass
+import math
 import os
 import platform
 import subprocess
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import tuneparts
 
@@ -72,8 +75,79 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def _git(root: Path, *words: str) -> str:
+def facts() -> dict[str, Any]:
+    """Packages and repository, for the card of a run."""
+    return {"packages": list(packages()), "repository": repository(Path.cwd())}
+
+
+@functools.cache
+def packages() -> tuple[str, ...]:
+    """All installed packages as `name==version`, sorted: what `pip freeze` lists."""
+    found = {
+        f"{name}=={one.version}"
+        for one in metadata.distributions()
+        if (name := one.metadata["Name"])
+    }
+    return tuple(sorted(found, key=str.lower))
+
+
+def repository(folder: Path) -> dict[str, Any] | None:
+    """The git repository that a folder lies in; None where there is none, or no git.
+
+    Returns:
+        Its name, its commit, and whether tracked files differ from that. Addresses of remotes are
+        left out, for they may hold keys.
+    """
+    try:
+        top = Path(_git(folder, "rev-parse", "--show-toplevel"))
+        return {
+            "name": top.name,
+            "commit": _git(folder, "rev-parse", "--short=12", "HEAD"),
+            "dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no")),
+        }
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(folder: Path, *words: str) -> str:
     done = subprocess.run(
-        ["git", "-C", str(root), *words], capture_output=True, text=True, check=True, timeout=10
+        ["git", "-C", str(folder), *words], capture_output=True, text=True, check=True, timeout=10
     )
     return done.stdout.strip()
+
+
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+def usable_cpus(cgroups: Path = _CGROUPS) -> int:
+    """Count the CPUs that this process may use.
+
+    A batch system pins a job to some CPUs (its affinity), and a container gets a share of their
+    time (its quota); the smaller one counts, rounded up.
+
+    Args:
+        cgroups: where Linux shows the quotas of containers.
+
+    Example:
+        >>> 1 <= usable_cpus() <= os.cpu_count()
+        True
+    """
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        allowed = len(os.sched_getaffinity(0))
+    else:
+        allowed = os.cpu_count() or 1
+    quota = _quota(cgroups)
+    return allowed if quota is None else max(1, min(allowed, math.ceil(quota)))
+
+
+def _quota(cgroups: Path) -> float | None:
+    """CPUs' worth of time that the container of this process gets; None without a limit."""
+    try:
+        if (cgroups / "cpu.max").exists():  # version 2
+            quota, period = (cgroups / "cpu.max").read_text().split()
+        else:
+            quota = (cgroups / "cpu/cpu.cfs_quota_us").read_text()
+            period = (cgroups / "cpu/cpu.cfs_period_us").read_text()
+        return int(quota) / int(period) if int(quota) > 0 else None
+    except (OSError, ValueError, ZeroDivisionError):  # no container, or "max": no limit
+        return None

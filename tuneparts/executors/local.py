@@ -16,8 +16,8 @@ from multiprocessing.connection import Connection, wait
 from types import ModuleType
 from typing import Any
 
-from tuneparts.core.cpus import usable_cpus
 from tuneparts.core.errors import ConfigError, StorageError, WorkerError
+from tuneparts.core.provenance import usable_cpus
 from tuneparts.executors.packed import GroupExecution, deliver_all, gives_up
 from tuneparts.executors.place import bundle, num_trials, refuse_unplaceable, slots
 from tuneparts.executors.worker import Report, TrialSetting, give_back_memory, set_threads

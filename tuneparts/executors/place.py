@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from tuneparts.core.cpus import usable_cpus
 from tuneparts.core.errors import ConfigError, PlacementError
+from tuneparts.core.provenance import usable_cpus
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from tuneparts.search.arm import Arm, Resources

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from tuneparts import executors
-from tuneparts.core import environment, provenance, schema, settings
+from tuneparts.core import provenance, schema, settings
 from tuneparts.core.errors import ConfigError, DataMissingError, InterruptedRunError, TunepartsError
 from tuneparts.core.redaction import of_process, redact
 from tuneparts.executors.place import Executor, Place
@@ -236,7 +236,7 @@ def create(search: "Search", *, storage: str | None = None, address: str | None 
 def _origin() -> dict[str, Any]:
     """Who asks for something, by which command and with which code; for the card of a run."""
     return {
-        **environment.facts(),
+        **provenance.facts(),
         "command": redact(shlex.join(["tuneparts", *sys.argv[1:]])),
         "commit": provenance.commit(),
         "versions": provenance.versions(),

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from tuneparts.core import pareto, schema
+from tuneparts.core import schema, selection
 from tuneparts.core.errors import ConfigError, DataError, printable
 from tuneparts.methods.catalog import TABLES
 from tuneparts.results.statistics import estimate
@@ -221,7 +221,7 @@ def members(trials: pd.DataFrame, metadata: RunCard) -> pd.DataFrame:
     known = known[np.isfinite(known[names].to_numpy()).all(axis=1)].reset_index(drop=True).copy()
     on_front = pd.Series(data=False, index=known.index)
     for _, own in known.groupby(["arm", "seed"], sort=False):
-        points = pareto.oriented(own[names].to_numpy(), metadata.weighed)
-        on_front[own.index] = pareto.front(points)
+        points = selection.oriented(own[names].to_numpy(), metadata.weighed)
+        on_front[own.index] = selection.front(points)
     known["on_front"] = on_front
     return known

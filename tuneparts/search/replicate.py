@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tuneparts.core import pareto
+from tuneparts.core import selection
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.schema import Metric
 from tuneparts.core.selection import Best, Selection
@@ -81,7 +81,7 @@ class States:
             return chosen
         indices = sorted(finished)
         points = [Result(finished[i]).scores(self._objectives) for i in indices]
-        on_front = pareto.front(pareto.oriented(points, self._objectives))
+        on_front = selection.front(selection.oriented(points, self._objectives))
         return chosen | {i for i, is_on in zip(indices, on_front, strict=True) if is_on}
 
 

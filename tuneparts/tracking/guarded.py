@@ -1,7 +1,7 @@
 """MLflow's server over a store: started with a token or with accounts, and the app behind it.
 
 MLflow reads any file for anybody who reaches it, and other users of a machine reach its loopback.
-So a server asks for a token that is made at its start (see `doorkeeper`): it runs this module as
+So a server asks for a token that is made at its start (see `core.access`): it runs this module as
 an app plugin (`mlflow server --app-name tuneparts`). With a login (`TUNEPARTS_TRACKING_LOGIN`) it
 runs MLflow's basic-auth app instead, whose administrator is that login. Secrets travel in the
 environment of the server, never on the command line, which every user of a machine can read.
@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuneparts.core import binding, doorkeeper, settings
-from tuneparts.core.credentials import Login
-from tuneparts.core.doorkeeper import App, Doorkeeper, Receive, Scope, Send
+from tuneparts.core import access, settings
+from tuneparts.core.access import App, Login, Receive, Scope, Send, TokenAuth
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.redaction import has_password, redact
 from tuneparts.tracking import store
@@ -66,7 +65,7 @@ def plan(
     Raises:
         SecurityError: Others could reach the server and it would ask for nothing.
     """
-    binding.refuse_open(host, authenticated=login is not None, forced=forced, cure=_CURE)
+    access.refuse_open(host, authenticated=login is not None, forced=forced, cure=_CURE)
     if store.is_server(uri):
         raise ConfigError(f"{redact(uri)}: is a server already; name a database.")
     command = store.ui_command(store.resolve(uri), port, host)
@@ -83,9 +82,9 @@ def plan(
         command += ["--app-name", "basic-auth"]
         environment |= _accounts(login, settings.current().results_dir)
     elif not forced:
-        token = doorkeeper.new_token()
+        token = access.new_token()
         command += ["--app-name", "tuneparts"]
-        environment[doorkeeper.VARIABLE] = token
+        environment[access.VARIABLE] = token
     return ServerCommand(command, environment, token)
 
 
@@ -114,11 +113,11 @@ def _accounts(login: Login, folder: Path) -> dict[str, str]:
     }
 
 
-def create_app() -> Doorkeeper:
+def create_app() -> TokenAuth:
     """MLflow's application, for those who know the token in this process's environment."""
     from mlflow.server.fastapi_app import app
 
-    return Doorkeeper(_RunsFirst(app))
+    return TokenAuth(_RunsFirst(app))
 
 
 class _RunsFirst:

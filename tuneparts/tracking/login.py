@@ -3,15 +3,15 @@
 from mlflow.tracking.request_auth.abstract_request_auth_provider import RequestAuthProvider
 from requests.auth import AuthBase, HTTPBasicAuth
 
-from tuneparts.core import credentials
+from tuneparts.core import access
 
 
 class LoginProvider(RequestAuthProvider):  # type: ignore[misc]
     """Reads the login from its file whenever a request is sent; it is kept nowhere else."""
 
     def get_name(self) -> str:
-        return credentials.MLFLOW_PLUGIN
+        return access.MLFLOW_PLUGIN
 
     def get_auth(self) -> AuthBase | None:
-        login = credentials.tracking_login()
+        login = access.tracking_login()
         return None if login is None else HTTPBasicAuth(login.user, login.password)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from tuneparts.core import credentials, redaction, settings
+from tuneparts.core import access, redaction, settings
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.redaction import redact
 
@@ -185,7 +185,7 @@ def quieten() -> None:
         os.chdir(Path.home())
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    credentials.use_tracking_login()
+    access.use_tracking_login()
     try:
         Path.home()
     except RuntimeError:  # MLflow cannot be imported by a user without a home, as in containers

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import tuneparts
-from tuneparts.core import credentials
-from tuneparts.core.cpus import usable_cpus
+from tuneparts.core import access
 from tuneparts.core.errors import ClusterError, ConfigError, PlacementError, StorageError
+from tuneparts.core.provenance import usable_cpus
 from tuneparts.core.redaction import redact
 from tuneparts.executors.place import Amounts, refuse_unplaceable
 from tuneparts.executors.ray import private
@@ -44,7 +44,7 @@ def prepare(address: str | None) -> None:
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     if address is not None:
-        credentials.use_ray_token()
+        access.use_ray_token()
 
 
 @contextmanager

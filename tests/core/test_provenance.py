@@ -1,9 +1,17 @@
+"""What a run records of its surroundings."""
+
 import os
 from pathlib import Path
 
 import pytest
 
-from tuneparts.core.cpus import usable_cpus
+from tuneparts.core import provenance
+from tuneparts.core.provenance import usable_cpus
+
+
+def test_packages_and_repository(tmp_path: Path) -> None:
+    assert any(one.lower().startswith("numpy==") for one in provenance.packages())
+    assert provenance.repository(tmp_path) is None
 
 
 @pytest.fixture
