@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from benchmarks import measure
 from benchmarks.results import Result, Row, result, tell
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.models import DigitsCnn, Mlp, MnistCnn, NetConfig
 from tuneparts.search.algorithms import RandomSearch
@@ -77,7 +77,7 @@ def _seconds(net: NetConfig, side: int, samples: int, steps: int, size: int) -> 
     search = measure.one_arm(arm, {"name": noise, "arguments": {"side": side}, **parts})
     clock = measure.Clock(Interval, time.process_time)
     with tempfile.TemporaryDirectory() as folder:
-        execute(search, folder=Path(folder), executor="local", workers=1, observers=[clock])
+        execute(search, folder=Path(folder), place=Place("local", workers=1), observers=[clock])
     return (clock.ticks[2 * size - 1] - clock.ticks[size - 1]) / steps
 
 

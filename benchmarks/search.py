@@ -27,7 +27,7 @@ from benchmarks.measure import Clock, interleave, spread
 from benchmarks.results import Result, Row, result, tell
 from benchmarks.timing import Case, joined_ray, measured, run_tuner, stock_over_ours
 from tuneparts.core.provenance import usable_cpus
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.search.algorithms import RandomSearch
 from tuneparts.search.card import RunCard
 from tuneparts.search.events import Row as Interval
@@ -120,7 +120,12 @@ def _ours(trials: int, folder: Path, clock: Clock, *, uri: str | None = None) ->
     search = sleeping.search("null", RandomSearch(num_trials=trials), NullConfig())
     card = SearchCard(RunCard("bench", scale="smoke", digest=search.digest))
     tracker = None if uri is None else Tracker(uri, folder=folder, search=card)
-    execute(search, folder=folder, observers=[clock] if tracker is None else [tracker, clock])
+    execute(
+        search,
+        folder=folder,
+        place=Place("ray"),
+        observers=[clock] if tracker is None else [tracker, clock],
+    )
     if tracker is not None:
         tracker.close()
 

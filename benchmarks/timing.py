@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 from benchmarks import sleeping
 from benchmarks.results import Result, Row, result, tell
 from benchmarks.stock_trials import began, trainable
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.executors.ray import cluster
 from tuneparts.search.algorithms import Algorithm
 from tuneparts.search.events import Event
@@ -122,7 +122,8 @@ def _ours(kind: Kind, timing: Timing, case: Case, draw: int, folder: Path) -> Ro
     )
     own = algorithm(kind, timing, case)
     search = sleeping.search(kind, own, config, seed=draw, at_once=case.slots)
-    execute(search, folder=folder / f"run {name}, {draw}", observers=[ends])
+    folder = folder / f"run {name}, {draw}"
+    execute(search, folder=folder, place=Place("ray"), observers=[ends])
     return ends.row(f"ours, {name}", began(marks))
 
 

@@ -319,7 +319,7 @@ def test_tables_are_those_of_present_commands_or_say_that_they_are_not() -> None
     assert len(made) > 5
     # A window that follows the machine is part of the digest; tables are of two cores.
     found = {name: load.load(name, scale="cpu") for name, _, _ in made}
-    place = Place(is_local=True, cpus=2)
+    place = Place("local", cpus=2)
     now = {name: width.fitted(one, place).digest for name, one in found.items()}
     assert [name for name, then, digest in made if (digest == now[name]) == bool(then)] == []
 

@@ -66,7 +66,7 @@ def run(
         Arm(name="pwfn", config=PwfnConfig(**fields)),
     )
     made = runs.create(tmp_path / "results", search, command="", storage=None)
-    executors.execute(search, folder=made.folder, executor="local", workers=1)
+    executors.execute(search, folder=made.folder, place=executors.Place("local", workers=1))
     return made
 
 

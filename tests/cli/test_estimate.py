@@ -31,7 +31,7 @@ def test_what_runs_is_within_the_bounds(null_search, null_arm, tmp_path) -> None
     }
     arms = [null_arm(n, algorithm=a) for n, a in algorithms.items()]
     search = null_search(*arms, null_arm("after", follows="random"), seeds=(0, 1))
-    executors.execute(search, folder=tmp_path, executor="local", workers=1)
+    executors.execute(search, folder=tmp_path, place=executors.Place("local", workers=1))
     ran = frames.trials(tmp_path / "journal.jsonl").groupby("arm")
     for arm in search.arms:
         own = ran.get_group(arm.name)

@@ -95,7 +95,7 @@ def test_programs_get_no_nan_and_people_get_whole_lines_in_a_pipe(
 def run(elsewhere: Path, null_search, null_arm) -> runs.Run:
     search = null_search(null_arm("a"), null_arm("b"))
     made = runs.create(elsewhere / "results", search, command="", storage=None)
-    executors.execute(search, folder=made.folder, executor="local", workers=1)
+    executors.execute(search, folder=made.folder, place=executors.Place("local", workers=1))
     return made
 
 
@@ -155,7 +155,7 @@ def test_a_new_search_runs_as_it_is(elsewhere: Path) -> None:
     assert "tuneparts search mine --scale smoke" in said
     search = load.load("mine", scale="smoke")
     assert search.name == "mine"
-    executors.execute(search, folder=elsewhere / "run", executor="local", workers=1)
+    executors.execute(search, folder=elsewhere / "run", place=executors.Place("local", workers=1))
     for scale in ("cpu", "paper"):
         load.load("mine", scale=scale)
     for name, why in (

@@ -15,7 +15,7 @@ from tuneparts.search import load, runs
 from tuneparts.testing.null import NullLearner
 from tuneparts.tracking import record
 
-LOCAL = Place(is_local=True)
+LOCAL = Place("local")
 ARGUMENTS = {
     "scale": "smoke",
     "local": True,

@@ -17,7 +17,7 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.schema import lookup
 from tuneparts.core.selection import Best, Selection, Within
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.results.run_data import RunData
 from tuneparts.search import frames, runs
 from tuneparts.search.algorithms import Optuna
@@ -109,7 +109,7 @@ def test_plan_report_and_checkpoints_agree_on_the_selected_trial(
 ) -> None:
     search = searched(null_search, RandomSearch(num_trials=6), selection=rule)
     run = runs.create(tmp_path, search, command="", commit="", versions={}, storage="")
-    execute(search, folder=run.folder, executor="local", workers=1)
+    execute(search, folder=run.folder, place=Place("local", workers=1))
     journal = Journal(run.folder / "journal.jsonl")
     selected = Plan(search, journal).selected("a", 0)
     journal.close()

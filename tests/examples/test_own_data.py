@@ -8,7 +8,7 @@ import tuneparts
 from tuneparts import Results
 from tuneparts.core.errors import ConfigError, DataError
 from tuneparts.data.config import DataConfig
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.results.figures import gallery
 from tuneparts.results.figures.drawing import Drawing
 from tuneparts.search import data_record, load, runs
@@ -24,7 +24,7 @@ def test_the_example_runs_and_keeps_its_code_and_a_record_of_its_data(
 ) -> None:
     search = load.load(str(EXAMPLE), scale="smoke")
     assert search.metric == "val/mse"
-    execute(search, folder=tmp_path, executor="local", workers=workers)
+    execute(search, folder=tmp_path, place=Place("local", workers=workers))
     found = records(tmp_path / "journal.jsonl")
     assert [record.end and record.end.outcome for record in found.values()] == ["finished"] * 3
     for record in found.values():
@@ -39,18 +39,18 @@ def test_the_example_runs_and_keeps_its_code_and_a_record_of_its_data(
 
 def test_a_run_is_not_continued_with_other_data(tmp_path) -> None:
     search = load.load(str(EXAMPLE), scale="smoke", arms=["noise"])
-    execute(search, folder=tmp_path, executor="local", workers=1)
+    execute(search, folder=tmp_path, place=Place("local", workers=1))
     (tmp_path / "journal.jsonl").unlink()
     record = tmp_path / data_record.FILE
     record.write_text(record.read_text().replace('"num_train": 400', '"num_train": 399'))
     with pytest.raises(DataError, match="goes on with the data that it began with"):
-        execute(search, folder=tmp_path, executor="local", workers=1)
+        execute(search, folder=tmp_path, place=Place("local", workers=1))
 
 
 def test_its_answer_and_figures_are_about_the_error(tmp_path) -> None:
     search = load.load(str(EXAMPLE), scale="smoke")
     run = runs.create(tmp_path, search, command="", commit="", versions={}, storage=None)
-    execute(search, folder=run.folder, executor="local", workers=1)
+    execute(search, folder=run.folder, place=Place("local", workers=1))
     results = Results(run)
     assert "has the lowest mean test mse" in results.answer
     drawn = {request: gallery.draw(request, results) for request in search.figures}
@@ -121,7 +121,7 @@ def test_a_target_of_ones_own_travels_to_workers_by_its_name(tmp_path) -> None:
     file.write_text(OWN_TARGET)
     search = load.load(str(file), scale="smoke")
     assert search.metric == "val/own_mae"
-    execute(search, folder=tmp_path / "run", executor="local", workers=2)
+    execute(search, folder=tmp_path / "run", place=Place("local", workers=2))
     found = records(tmp_path / "run" / "journal.jsonl").values()
     assert [record.end and record.end.outcome for record in found] == ["finished"] * 2
     assert all(record.last and record.last.metrics["test/own_mae"] > 0 for record in found)

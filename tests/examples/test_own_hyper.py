@@ -8,7 +8,7 @@ import torch
 
 import tuneparts
 from tuneparts.core import schema
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.results.figures.hypers import hypers
 from tuneparts.search import load, runs
 from tuneparts.search.code import importable
@@ -28,7 +28,7 @@ def _own_schema(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_it_is_learnt_followed_and_searched(tmp_path: Path, workers: int) -> None:
     search = load.load(str(EXAMPLE), scale="smoke")
-    assert execute(search, folder=tmp_path, executor="local", workers=workers).status == "done"
+    assert execute(search, folder=tmp_path, place=Place("local", workers=workers)).status == "done"
     found = records(tmp_path / "journal.jsonl")
     assert [record.end and record.end.outcome for record in found.values()] == ["finished"] * 4
     learnt, retrained = (found[TrialId(arm, 0, 0)] for arm in ("learnt", "retrained"))
@@ -43,7 +43,7 @@ def test_it_is_learnt_followed_and_searched(tmp_path: Path, workers: int) -> Non
 
 def test_it_is_reported_drawn_and_served(tmp_path: Path) -> None:
     made = runs.create(tmp_path, load.load(str(EXAMPLE), scale="smoke"), **FACTS)
-    execute(made.search, folder=made.folder, executor="local", workers=1)
+    execute(made.search, folder=made.folder, place=Place("local", workers=1))
     results = tuneparts.Results(runs.Run(made.root, made.name))
     assert results.trials["hyper/gain"].notna().all()
     assert results.trials["hyper/smoothing"].notna().sum() == 2

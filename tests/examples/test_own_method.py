@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tuneparts
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.methods import catalog
 from tuneparts.search import load, runs
 from tuneparts.search.code import Code
@@ -48,8 +48,8 @@ def test_the_method_is_named_by_its_import_path(search) -> None:
 
 
 def test_a_pool_gives_the_numbers_of_this_process(search, tmp_path) -> None:
-    execute(search, folder=tmp_path / "one", executor="local", workers=1)
-    execute(search, folder=tmp_path / "two", executor="local", workers=2)
+    execute(search, folder=tmp_path / "one", place=Place("local", workers=1))
+    execute(search, folder=tmp_path / "two", place=Place("local", workers=2))
     found = rows(tmp_path / "one")
     assert [end for end, _ in found.values()] == [("finished", "")] * 3
     assert rows(tmp_path / "two") == found
@@ -69,7 +69,7 @@ class Interrupt:
 
 
 def test_a_run_goes_on_when_its_file_is_gone(search, tmp_path) -> None:
-    execute(search, folder=tmp_path / "whole", executor="local", workers=1)
+    execute(search, folder=tmp_path / "whole", place=Place("local", workers=1))
     copy = shutil.copy(EXAMPLE, tmp_path)
     brought = load.load(copy, scale="smoke", changes=["mean.batch_size=20"])
     made = runs.create(tmp_path / "results", brought, **FACTS)
@@ -92,7 +92,7 @@ def test_a_run_goes_on_when_its_file_is_gone(search, tmp_path) -> None:
 
 
 def test_workers_that_do_not_see_the_folder_unpack_the_code(search, tmp_path) -> None:
-    execute(search, folder=tmp_path, executor="local", workers=1)
+    execute(search, folder=tmp_path, place=Place("local", workers=1))
     sent = Code(str(tmp_path / "nowhere"), Code.of(tmp_path / "code").archive)
     with sent.importable():
         assert catalog.config_class(METHOD)().model_dump()["method"] == METHOD

@@ -8,7 +8,7 @@ import torch
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.methods import catalog
 from tuneparts.search import load
 from tuneparts.search.code import importable
@@ -25,7 +25,7 @@ NEEDED: dict[str, dict[str, Any]] = {"hne": {"levels": 1}}
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_example_runs(tmp_path, workers: int) -> None:
     search = load.load(str(EXAMPLE), scale="smoke")
-    execute(search, folder=tmp_path, executor="local", workers=workers)
+    execute(search, folder=tmp_path, place=Place("local", workers=workers))
     found = records(tmp_path / "journal.jsonl")
     assert [record.end and record.end.outcome for record in found.values()] == ["finished"] * 4
     nets = [record.config["net"] for trial, record in found.items() if trial.arm == "widths"]

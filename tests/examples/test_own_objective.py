@@ -28,7 +28,7 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_it_finds_what_a_loop_finds(example: Any, tmp_path: Path) -> None:
     facts = {"command": "", "commit": "", "versions": {}, "storage": None}
     run = runs.create(tmp_path, example.search(Scale.SMOKE), **facts)
-    executors.execute(run.search, folder=run.folder, executor="local", workers=1)
+    executors.execute(run.search, folder=run.folder, place=executors.Place("local", workers=1))
     results = tuneparts.Results(run)
     arm = results.search.arm("random")
     for seed in (0, 1):

@@ -17,7 +17,7 @@ def test_it_finds_a_front_of_nets_that_the_constraint_allows(tmp_path: Path) -> 
     smoke = search(Scale.SMOKE)
     assert parse(Search, json.loads(smoke.model_dump_json())) == smoke
     run = runs.create(tmp_path, smoke, command="", commit="", versions={}, storage=None)
-    executors.execute(run.search, folder=run.folder, executor="local", workers=1)
+    executors.execute(run.search, folder=run.folder, place=executors.Place("local", workers=1))
     results = tuneparts.Results(run)
     assert results.trials["outcome"].tolist() == ["finished"] * 8
     assert set(results.drawn["name"]) >= {"members", "optimiser.lr"}

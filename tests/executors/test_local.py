@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from tuneparts.core.errors import BusyError, ConfigError, PlacementError, StorageError
-from tuneparts.executors import execute, local, lock
+from tuneparts.core.errors import BusyError, PlacementError, StorageError
+from tuneparts.executors import Place, execute, local, lock
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
@@ -42,7 +42,9 @@ def everything(null_search, null_arm) -> Search:
 
 def here(search: Search, folder: Path, **options: Any) -> dict[str, Any]:
     """Run in this process."""
-    assert execute(search, folder=folder, executor="local", workers=1, **options).status == "done"
+    assert (
+        execute(search, folder=folder, place=Place("local", workers=1), **options).status == "done"
+    )
     return facts(folder)
 
 
@@ -63,7 +65,7 @@ def facts(folder: Path) -> dict[str, Any]:
 
 def test_a_pool_gives_the_journal_of_this_process(everything, tmp_path) -> None:
     found = here(everything, tmp_path / "one")
-    ending = execute(everything, folder=tmp_path / "two", executor="local", workers=2)
+    ending = execute(everything, folder=tmp_path / "two", place=Place("local", workers=2))
     assert ending.status == "done"
     assert facts(tmp_path / "two") == found
     outcomes = {trial: end[0] for trial, (_, _, end) in found.items()}
@@ -76,7 +78,7 @@ def test_real_learners_give_the_same_numbers_in_a_pool(tmp_path) -> None:
 
     search = load.load("rotated_digits", scale="smoke", arms=["none", "partitioned"], seeds=[0, 1])
     found = here(search, tmp_path / "one")
-    execute(search, folder=tmp_path / "two", executor="local", workers=2)
+    execute(search, folder=tmp_path / "two", place=Place("local", workers=2))
     assert facts(tmp_path / "two") == found
 
 
@@ -86,7 +88,7 @@ def test_a_trial_starts_when_a_worker_takes_it_up(
 ) -> None:
     """Three trials of 0.2 s in the queue at once do not all start at second 0."""
     arm = null_arm("random", config={"seconds": 0.05}, algorithm=RandomSearch(num_trials=3))
-    execute(null_search(arm), folder=tmp_path, executor="local", workers=workers)
+    execute(null_search(arm), folder=tmp_path, place=Place("local", workers=workers))
     found = sorted(records(tmp_path / "journal.jsonl").items())
     queued = [record.queued for _, record in found]
     assert max(queued) - min(queued) < 0.05
@@ -110,7 +112,7 @@ def dying(null_search, null_arm, fault: str, marks: Path) -> Search:
 
 def test_a_worker_that_dies_is_started_again_where_it_was(null_search, null_arm, tmp_path) -> None:
     mortal = dying(null_search, null_arm, "exit", tmp_path)
-    execute(mortal, folder=tmp_path / "run", executor="local", workers=2)
+    execute(mortal, folder=tmp_path / "run", place=Place("local", workers=2))
     assert (tmp_path / "died").exists()
     bad, good = facts(tmp_path / "run").values()
     assert bad[1:] == good[1:]
@@ -131,7 +133,7 @@ def test_a_trial_that_cannot_go_on_fails_alone(
 ) -> None:
     monkeypatch.setenv("TUNEPARTS_INTERVAL_LIMIT", "2")
     search = dying(null_search, null_arm, fault, tmp_path)
-    execute(search, folder=tmp_path / "run", executor="local", workers=2)
+    execute(search, folder=tmp_path / "run", place=Place("local", workers=2))
     bad, good = facts(tmp_path / "run").values()
     assert bad[2][0] == "failed"
     assert message in bad[2][1]
@@ -150,7 +152,7 @@ def test_a_worker_whose_process_is_broken_takes_no_other_trial(
             "random", algorithm=RandomSearch(num_trials=8), space={"x": Choice(options=(0.5, 1.0))}
         ),
     )
-    execute(search, folder=tmp_path, executor="local", workers=2)
+    execute(search, folder=tmp_path, place=Place("local", workers=2))
     outcomes = {trial: end[0] for trial, (_, _, end) in facts(tmp_path).items()}
     assert outcomes.pop("bad/seed0/00000") == "failed"
     assert set(outcomes.values()) == {"finished"}
@@ -159,7 +161,7 @@ def test_a_worker_whose_process_is_broken_takes_no_other_trial(
 def test_a_trial_that_dies_after_every_interval_finishes(null_search, null_arm, tmp_path) -> None:
     config = {"fault": "often", "fault_folder": str(tmp_path)}
     search = null_search(null_arm("bad", config=config), null_arm("good"), max_failures=1)
-    execute(search, folder=tmp_path / "run", executor="local", workers=2)
+    execute(search, folder=tmp_path / "run", place=Place("local", workers=2))
     assert sorted(path.name for path in tmp_path.glob("died*")) == ["died2", "died4", "died6"]
     bad, good = facts(tmp_path / "run").values()
     assert bad[1:] == good[1:]
@@ -179,7 +181,7 @@ class Interrupt:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_ctrl_c_keeps_everything(everything, tmp_path, workers: int) -> None:
-    run: dict[str, Any] = {"folder": tmp_path / "run", "executor": "local", "workers": workers}
+    run: dict[str, Any] = {"folder": tmp_path / "run", "place": Place("local", workers=workers)}
     for after in (3, 20):
         assert execute(everything, **run, observers=[Interrupt(after)]).status == "interrupted"
     assert execute(everything, **run).status == "done"
@@ -190,11 +192,11 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 SCRIPT = """
 import sys
 from pathlib import Path
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.search.spec import Search
 if __name__ == "__main__":
     search = Search.model_validate_json(Path(sys.argv[1]).read_text())
-    execute(search, folder=Path(sys.argv[2]), executor="local", workers=int(sys.argv[3]))
+    execute(search, folder=Path(sys.argv[2]), place=Place("local", workers=int(sys.argv[3])))
 """
 
 
@@ -223,7 +225,7 @@ def test_a_driver_that_is_killed_resumes_to_the_same_table(
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert len(facts(folder)) > 0
-    execute(search, folder=folder, executor="local", workers=workers)
+    execute(search, folder=folder, place=Place("local", workers=workers))
     assert facts(folder) == here(search, tmp_path / "undisturbed")
 
 
@@ -325,21 +327,6 @@ def test_a_second_driver_is_refused(null_search, null_arm, tmp_path) -> None:
     assert f"process {os.getpid()} on {platform.node()} is running" in caught[0]
     with lock(tmp_path):
         pass
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"executor": "local", "address": "h:1"}, ConfigError, "joins no cluster"),
-        ({"executor": "local", "workers": 0}, ConfigError, "at least one worker"),
-        ({"executor": "ray", "workers": 2}, ConfigError, "Ray places as many trials"),
-    ],
-)
-def test_options_that_contradict_each_other_are_refused(
-    null_search, null_arm, tmp_path, options: dict[str, Any], error, message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        execute(null_search(null_arm("fixed")), folder=tmp_path, **options)
 
 
 def test_the_machine_is_filled_but_not_beyond(null_search, null_arm, monkeypatch) -> None:

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from tests.executors.test_local import facts
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
-from tuneparts.executors import execute, logs
-from tuneparts.executors.packed import GroupExecution
-from tuneparts.executors.worker import TrialSetting
+from tuneparts.executors import Place, execute, logs
+from tuneparts.executors.packed import PackExecution
+from tuneparts.executors.worker import TrialSetting, reports_of
 from tuneparts.hypers.config import FixedConfig
 from tuneparts.methods.baselines.config import PosthocConfig, StandardConfig, ValidationConfig
 from tuneparts.methods.partitioned import PartitionedConfig
@@ -25,6 +25,7 @@ from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.pbt import Pbt
 from tuneparts.search.arm import Arm
 from tuneparts.search.check import check
+from tuneparts.search.checkpoints import CheckpointStore
 from tuneparts.search.events import TrialId
 from tuneparts.search.groups import Group, Groups
 from tuneparts.search.journal import Journal, records
@@ -97,8 +98,8 @@ def search(*, packed: int = 3, trials: int = 4, deadly: Any = None, **fields: An
 
 
 def run(one: Search, folder: Path, **options: Any) -> dict[str, Any]:
-    options = {"workers": 1, **options}
-    assert execute(one, folder=folder, executor="local", **options).status == "done"
+    place = Place("local", workers=options.pop("workers", 1))
+    assert execute(one, folder=folder, place=place, **options).status == "done"
     return facts(folder)
 
 
@@ -160,8 +161,6 @@ def test_a_pack_that_was_cut_off_goes_on_bit_for_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = run(search(), tmp_path / "whole")
-    from tuneparts.search.checkpoints import CheckpointStore
-
     put = CheckpointStore.put
     for num_puts in (2, 4, 11):  # between trials, and at the last interval
         left = [num_puts]
@@ -189,10 +188,8 @@ def test_a_pack_that_loses_its_process_gives_its_trials_back_one_by_one(
     wanted = run(search(packed=1, trials=3), tmp_path / "single")
     (tmp_path / "marks").mkdir()
     deadly = Deadly(folder=str(tmp_path / "marks"), driver=os.getpid())
-    options = {"workers": 2} if executor == "local" else {}
-    made = execute(
-        search(trials=3, deadly=deadly), folder=tmp_path / "run", executor=executor, **options
-    )
+    place = Place(executor, workers=2 if executor == "local" else None)
+    made = execute(search(trials=3, deadly=deadly), folder=tmp_path / "run", place=place)
     assert made.status == "done"
     found = facts(tmp_path / "run")
     for trial, (_, rows, end) in found.items():
@@ -234,12 +231,12 @@ def test_after_a_pack_hung_its_trials_train_by_themselves(tmp_path: Path) -> Non
         for i in range(2)
     ]
     setting = TrialSetting.of(one, str(tmp_path))
-    execution = GroupExecution(Group(tuple(segments), 3), setting)
+    execution = PackExecution(Group(tuple(segments), 3), setting)
     assert not any(report.done for report in execution.step())
-    execution._checkpoints.note_hang(segments[0], 2, of="pack-")
+    CheckpointStore(Folder(str(tmp_path))).note_hang(segments[0], 2, of="pack-")
     reports = execution.step()
     assert all(report.alone and "HangError" in str(report.failure) for report in reports)
-    (report,) = GroupExecution(Group((segments[0],)), setting).step()  # the trial has not hung
+    (report,) = next(reports_of(Group((segments[0],)), setting))  # the trial has not hung
     assert report.failure is None
     assert [row["cost/passes"] for row in report.rows] == [2, 4]
 

@@ -1,9 +1,12 @@
 """Which executor runs a search, what its trials reserve, and how many fit at once."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tuneparts.cli.running import place_of
 from tuneparts.core.errors import ConfigError, PlacementError
 from tuneparts.executors.place import (
     GIB,
@@ -47,19 +50,32 @@ def test_learners_that_run_tasks_need_ray() -> None:
 
 def test_the_command_line_can_say_otherwise(null_search, null_arm) -> None:
     small = null_search(null_arm("a"))
-    assert Place().executor(small) == Place(is_local=True).executor(small) == "local"
-    assert Place(is_ray=True).executor(small) == Place("host:6379").executor(small) == "ray"
+    places = Place(), Place("local"), Place("ray"), Place(address="host:6379")
+    found = [place.settled(small).executor for place in places]
+    assert found == ["local", "local", "ray", "ray"]
     large = null_search(null_arm("a", algorithm=RandomSearch(num_trials=1000)))
-    assert Place(is_local=True).executor(large) == "local"
+    assert Place("local").settled(large).executor == "local"
+    assert Place().settled(large).executor == "ray"
 
 
 @pytest.mark.parametrize(
-    ("place", "word"),
-    [(Place(is_local=True, is_ray=True), "--ray"), (Place("h:1", is_local=True), "--address")],
+    ("fields", "message"),
+    [
+        ({"executor": "local", "address": "h:1"}, "address = h:1: the local executor joins no"),
+        ({"executor": "ray", "workers": 2}, "workers = 2: Ray places as many"),
+        ({"workers": 0}, "workers = 0: must be positive"),
+        ({"cpus": 0}, "cpus = 0: must be positive"),
+    ],
 )
-def test_a_contradiction_is_refused(null_search, null_arm, place: Place, word: str) -> None:
-    with pytest.raises(ConfigError, match=f"without Ray, but got `{word}` too"):
-        place.executor(null_search(null_arm("a")))
+def test_a_contradiction_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Place(**fields)
+
+
+@pytest.mark.parametrize("other", ["--ray", "--address"])
+def test_flags_that_contradict_each_other_are_refused(other: str) -> None:
+    with pytest.raises(ConfigError, match=f"without Ray, but got `{other}` too"):
+        place_of("h:1" if other == "--address" else None, local=True, ray=other == "--ray", cpus=1)
 
 
 NODES = [{"CPU": 8.0, "GPU": 1.0, "memory": 16 * GIB}, {"CPU": 2.0, "memory": 64 * GIB, "ssd": 1.0}]
@@ -145,22 +161,22 @@ def test_a_replicate_asks_for_some_more_than_its_share_of_the_room(null_search, 
         null_arm("asha", algorithm=Asha(num_trials=4, min_passes=2)),
         seeds=(0, 1),
     )
-    found = fitted(search, Place(is_local=True, cpus=16))
+    found = fitted(search, Place("local", cpus=16))
     windows = {arm.name: getattr(arm.algorithm, "window", None) for arm in found.arms}
     assert windows == {
         "tpe": 13, "free": 8, "wide": 5, "few": 5, "given": 5, "asha": None,
     }  # fmt: skip
     assert found.digest != search.digest
-    assert fitted(found, Place(is_local=True, cpus=2)) == found
-    assert fitted(search, Place(is_local=True, workers=6)).arm("tpe").algorithm.window == 8
+    assert fitted(found, Place("local", cpus=2)) == found
+    assert fitted(search, Place("local", workers=6)).arm("tpe").algorithm.window == 8
 
 
 def test_a_search_that_does_not_ask_stays_as_it_is(null_search, null_arm) -> None:
     search = null_search(null_arm("asha", algorithm=Asha(num_trials=4, min_passes=2)))
-    assert fitted(search, Place(is_ray=True)) is search
+    assert fitted(search, Place("ray")) is search
 
 
 @pytest.mark.parametrize("cpus", [0.5, 1.0])
 def test_there_is_room_for_one_at_least(null_search, null_arm, cpus: float) -> None:
     search = null_search(null_arm("tpe", algorithm=Tpe(num_trials=4)))
-    assert fitted(search, Place(is_local=True, cpus=cpus)).arm("tpe").algorithm.window == 1
+    assert fitted(search, Place("local", cpus=cpus)).arm("tpe").algorithm.window == 1

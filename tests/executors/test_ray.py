@@ -4,9 +4,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,14 +13,15 @@ import pytest
 from tests.executors.test_local import facts
 from tests.harness.faulty import FaultyConfig
 from tests.harness.scene import Cluster, python_path
-from tuneparts.core.errors import ConfigError, StorageError, WorkerError
-from tuneparts.executors import execute
-from tuneparts.executors.ray import cluster, executor
+from tuneparts.core.errors import StorageError, WorkerError
+from tuneparts.executors import Place, driver, execute
+from tuneparts.executors.driver import Job
+from tuneparts.executors.ray import cluster, tasks
 from tuneparts.executors.worker import Report
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.arm import Resources
 from tuneparts.search.events import TrialId
-from tuneparts.search.groups import Groups
+from tuneparts.search.groups import Group, Groups
 from tuneparts.search.journal import Journal
 from tuneparts.search.plan import Plan
 
@@ -46,50 +46,43 @@ def row(passes: int) -> dict[str, float]:
 LAST = Report([row(8)], done=True, finished=True)
 
 
-class ScriptedTasks:
-    """Stands for `Tasks`: each group that is handed over brings the next of these reports."""
+class ScriptedPool:
+    """Each job brings the next of these reports; None says that it was lost."""
+
+    storage = ""
 
     def __init__(self, *scripts: list[Report | None]) -> None:
         self.scripts = list(scripts)
-        self.given: list[tuple[Any, list[Report | None]]] = []
         self.num_ended = 0
 
-    def __call__(self, groups: Groups, *_: Any, **__: Any) -> "ScriptedTasks":
-        self.groups = groups
-        return self
+    def open_arms(self, jobs: Sequence[Job]) -> Container[str] | None:
+        return None if self.scripts else ()
 
-    def warm_up(self) -> None: ...
+    def submit(self, group: Group) -> Job:
+        job = Job(group)
+        job.script = [[], *([one] if one else WorkerError("lost") for one in self.scripts.pop(0))]
+        return job
 
-    def use(self, _: Any) -> None: ...
-
-    def hand_over(self) -> None:
-        while self.scripts and (group := self.groups.take()) is not None:
-            self.given.append((SimpleNamespace(group=group), self.scripts.pop(0)))
-
-    def news(self) -> Iterator[tuple[Any, list[Report] | None]]:
-        given, self.given = self.given, []
-        for task, script in given:
-            for report in script:
-                yield task, None if report is None else [report]
-
-    def under_way(self) -> list[Any]:
-        return []
+    def wait(self, jobs: Sequence[Job]) -> Iterator[tuple[Any, Any]]:
+        for job in list(jobs):
+            for news in job.script:
+                yield job, news
+            job.script = []
 
     def end(self, _: Any) -> None:
         self.num_ended += 1
 
 
-def drive(plan: Plan, monkeypatch, *scripts: list[Report | None]) -> ScriptedTasks:
-    tasks = ScriptedTasks(*scripts)
-    monkeypatch.setattr(executor, "Tasks", tasks)
-    setting: Any = None
-    executor.drive(plan, lambda: setting)
-    return tasks
+def drive(plan: Plan, *scripts: list[Report | None]) -> ScriptedPool:
+    pool = ScriptedPool(*scripts)
+    for _ in driver.drive(plan, pool):
+        pass
+    return pool
 
 
-def test_what_workers_report_reaches_the_plan(plan, monkeypatch) -> None:
+def test_what_workers_report_reaches_the_plan(plan) -> None:
     failed = Report([row(2)], done=True, failure="ValueError: x", leave=True)
-    tasks = drive(plan, monkeypatch, [Report([row(2)]), LAST], [failed])
+    tasks = drive(plan, [Report([row(2)]), LAST], [failed])
     records = [plan.journal.trials[trial] for trial in TRIALS]
     assert [list(record.rows) for record in records] == [[2, 8], [2]]
     assert [record.end.outcome for record in records] == ["finished", "failed"]
@@ -108,40 +101,35 @@ def test_what_workers_report_reaches_the_plan(plan, monkeypatch) -> None:
     ids=["three losses", "four losses", "losses with progress in between"],
 )  # fmt: skip
 def test_a_lost_segment_runs_again_until_its_losses_are_too_many(
-    plan, monkeypatch, scripts: list[list[Report | None]], outcome: str
+    plan, scripts: list[list[Report | None]], outcome: str
 ) -> None:
-    drive(plan, monkeypatch, *scripts)
+    drive(plan, *scripts)
     end = plan.journal.trials[TRIALS[0]].end
     assert end.outcome == outcome
     assert outcome == "finished" or "died 4 times" in end.message
 
 
-def test_a_full_disk_stops_the_search_and_ends_no_trial(plan, monkeypatch) -> None:
+def test_a_full_disk_stops_the_search_and_ends_no_trial(plan) -> None:
     full = Report(done=True, disk_full="No space left")
     with pytest.raises(StorageError, match="tuneparts resume"):
-        drive(plan, monkeypatch, [full], [LAST])
+        drive(plan, [full], [LAST])
     assert [plan.journal.trials[trial].end for trial in TRIALS] == [None, None]
-
-
-def test_a_search_needs_cpus(null_search, null_arm, tmp_path) -> None:
-    with pytest.raises(ConfigError, match="trials need CPUs to run on, but got `cpus=0`"):
-        execute(null_search(null_arm("fixed")), folder=tmp_path, cpus=0)
 
 
 class FakeRay:
     """A Ray that never has a place: the groups that it was given only wait."""
 
     def __init__(self, monkeypatch, *, grows: bool) -> None:
-        self.given: list[dict[str, Any]] = []
-        monkeypatch.setattr(executor.ray, "remote", lambda **_: lambda _: self)
+        self.num_given = 0
+        monkeypatch.setattr(tasks.ray, "remote", lambda **_: lambda _: self)
         monkeypatch.setattr(cluster, "has_autoscaler", lambda: grows)
         monkeypatch.setattr(cluster, "nodes", lambda: {"a": {"CPU": 4.0}})
 
-    def options(self, **options: Any) -> "FakeRay":
-        self.given.append(options)
+    def options(self, **_: Any) -> "FakeRay":
         return self
 
     def remote(self, *_: Any) -> object:
+        self.num_given += 1
         return object()
 
 
@@ -154,12 +142,18 @@ def test_few_tasks_wait_and_where_nodes_can_be_added_as_many_as_run(
 ) -> None:
     ray = FakeRay(monkeypatch, grows=grows)
     arm = null_arm("random", algorithm=RandomSearch(num_trials=40))
-    tasks = executor.Tasks(Groups(a_plan(null_search(arm), tmp_path)), {"random": ONE}, cpus=cpus)
-    while sum(task.has_begun for task in tasks.under_way()) < begun:
-        tasks.hand_over()
-        next(task for task in tasks.under_way() if not task.has_begun).has_begun = True
-    tasks.hand_over()
-    assert len(tasks.under_way()) == len(ray.given) == expected
+    pool = tasks.Tasks({"random": ONE}, "", cpus=cpus)
+    groups, jobs = Groups(a_plan(null_search(arm), tmp_path)), list[Any]()
+
+    def hand_over() -> None:
+        while (group := groups.take(pool.open_arms(jobs))) is not None:
+            jobs.append(pool.submit(group))
+
+    while sum(job.has_begun for job in jobs) < begun:
+        hand_over()
+        next(job for job in jobs if not job.has_begun).has_begun = True
+    hand_over()
+    assert len(jobs) == ray.num_given == expected
 
 
 def test_an_arm_that_waits_for_a_gpu_holds_up_no_other(
@@ -172,8 +166,12 @@ def test_an_arm_that_waits_for_a_gpu_holds_up_no_other(
         null_arm("c", algorithm=random),
     ]
     needs = {"g": [{"CPU": 1.0, "GPU": 1.0}], "c": ONE}
-    executor.Tasks(Groups(a_plan(null_search(*arms), tmp_path)), needs).hand_over()
-    assert [one.get("num_gpus", 0) for one in ray.given] == [1.0, 1.0, 0, 0]
+    pool, groups = tasks.Tasks(needs, ""), Groups(a_plan(null_search(*arms), tmp_path))
+    jobs: list[Any] = []
+    while (group := groups.take(pool.open_arms(jobs))) is not None:
+        jobs.append(pool.submit(group))
+    assert ray.num_given == 4
+    assert [job.arm for job in jobs] == ["g", "g", "c", "c"]
 
 
 def test_workers_that_never_start_end_the_search_with_a_sentence(
@@ -183,9 +181,9 @@ def test_workers_that_never_start_end_the_search_with_a_sentence(
         raise ModuleNotFoundError("no module named mine")
         yield
 
-    monkeypatch.setattr(executor, "_train", fail)
+    monkeypatch.setattr(tasks, "_train", fail)
     with pytest.raises(WorkerError, match=r"6 times in a row: .*no module named mine"):
-        executor.drive(plan, lambda: None)
+        list(driver.drive(plan, tasks.Tasks({"random": ONE}, "")))
 
 
 def test_processes_are_kept_between_trials_and_searches(
@@ -193,7 +191,7 @@ def test_processes_are_kept_between_trials_and_searches(
 ) -> None:
     arm = null_arm("random", algorithm=RandomSearch(num_trials=8))
     for name in ("one", "two"):
-        execute(null_search(arm), folder=tmp_path / name)
+        execute(null_search(arm), folder=tmp_path / name, place=Place("ray"))
     logs = [path.read_text() for path in tmp_path.glob("*/trials/random/seed0/*/log/log.txt")]
     assert len(logs) == 16
     assert len({text.partition("process ")[2].partition(",")[0] for text in logs}) <= 3
@@ -202,7 +200,7 @@ def test_processes_are_kept_between_trials_and_searches(
 def test_idle_processes_hold_nothing_of_a_node(local_ray, null_search, null_arm, tmp_path) -> None:
     import ray
 
-    execute(null_search(null_arm("fixed")), folder=tmp_path)
+    execute(null_search(null_arm("fixed")), folder=tmp_path, place=Place("ray"))
     end = time.monotonic() + 20
     while ray.available_resources().get("CPU") != 2.0 and time.monotonic() < end:
         time.sleep(0.1)
@@ -210,8 +208,8 @@ def test_idle_processes_hold_nothing_of_a_node(local_ray, null_search, null_arm,
 
 
 def test_gpus_are_found_among_those_that_a_process_sees() -> None:
-    assert executor.gpu_index(3, None) == 3
-    assert executor.gpu_index("3", "2,3") == 1
+    assert tasks.gpu_index(3, None) == 3
+    assert tasks.gpu_index("3", "2,3") == 1
     assert cluster.options({"CPU": 1.0, "GPU": 0.5, "spot": 1.0}) == {
         "num_cpus": 1.0,
         "num_gpus": 0.5,
@@ -224,8 +222,8 @@ DRIVER = """
 import sys
 from pathlib import Path
 from tests.executors.test_ray import shared_search
-from tuneparts.executors import execute
-print(execute(shared_search(), folder=Path(sys.argv[1]), address=sys.argv[2]).status)
+from tuneparts.executors import Place, execute
+print(execute(shared_search(), folder=Path(sys.argv[1]), place=Place("ray", sys.argv[2])).status)
 """
 
 
@@ -256,7 +254,7 @@ def shared_search() -> Any:
 
 @pytest.mark.timeout(300)
 def test_two_drivers_share_a_cluster(tmp_path: Path, monkeypatch) -> None:
-    execute(shared_search(), folder=tmp_path / "alone", executor="local", workers=1)
+    execute(shared_search(), folder=tmp_path / "alone", place=Place("local", workers=1))
     shared = Cluster()
     try:
         shared.start(nodes=2)

@@ -7,7 +7,7 @@ import pytest
 
 from tuneparts.core import settings
 from tuneparts.core.errors import ConfigError
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.executors.watchdog import Usage, limit
 from tuneparts.search.journal import records
 
@@ -52,7 +52,7 @@ def test_rows_tell_of_the_worker_only_where_it_is_asked_for(
     for switch in ("0", "1"):
         monkeypatch.setenv("TUNEPARTS_SYSTEM_METRICS", switch)
         search = null_search(null_arm("fixed"))
-        execute(search, folder=tmp_path / switch, executor="local", workers=1)
+        execute(search, folder=tmp_path / switch, place=Place("local", workers=1))
         (record,) = records(tmp_path / switch / "journal.jsonl").values()
         has = ["system/memory" in row.metrics for row in record.rows.values()]
         assert has == [switch == "1"] * 4

@@ -15,7 +15,6 @@ from tuneparts.executors.worker import (
     Report,
     SegmentExecution,
     TrialSetting,
-    deliver,
     is_disk_full,
     is_transient,
     restore_learner,
@@ -178,18 +177,13 @@ def plan(null_search, null_arm, tmp_path) -> Plan:
 def test_a_plan_hears_rows_and_ends(plan) -> None:
     one = plan.next()
     row = {"cost/passes": 2.0, "val/accuracy": 0.5}
-    deliver(plan, one, Report([row]))
+    plan.report(one, [row])
     assert not plan.done
-    deliver(plan, one, Report([{**row, "cost/passes": 8.0}], done=True, finished=True))
+    plan.report(one, [{**row, "cost/passes": 8.0}])
+    plan.complete(one, finished=True)
     assert plan.done
     assert list(plan.journal.trials[TRIAL].rows) == [2, 8]
     assert plan.journal.trials[TRIAL].end.outcome == "finished"
-
-
-def test_a_full_disk_ends_no_trial(plan) -> None:
-    with pytest.raises(StorageError, match=r"no room\. Make space"):
-        deliver(plan, plan.next(), Report(done=True, disk_full="no room"))
-    assert plan.journal.trials[TRIAL].end is None
 
 
 def test_a_lost_worker_is_a_failure_that_counts_its_deaths(plan) -> None:
@@ -203,7 +197,7 @@ def test_a_lost_worker_is_a_failure_that_counts_its_deaths(plan) -> None:
 def test_a_learner_is_restored_in_its_last_state(null_search, null_arm, setting, tmp_path) -> None:
     search = null_search(null_arm("arm"))
     config = segment().config
-    with pytest.raises(DataMissingError, match="arm/seed0/00000 has none"):
+    with pytest.raises(DataMissingError, match="arm/seed0/00000: it has no checkpoint"):
         restore_learner(search, str(tmp_path), TRIAL, config)
     steps(SegmentExecution(segment(until=6), setting))
     assert restore_learner(search, str(tmp_path), TRIAL, config).passes == 6

@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 {first}
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.executors.ray import private
 from tuneparts.search import load
 
@@ -52,7 +52,7 @@ class Watch:
 
 
 before = dict(os.environ)
-execute(search, folder=Path(sys.argv[2]), observers=[Watch()])
+execute(search, folder=Path(sys.argv[2]), place=Place("ray"), observers=[Watch()])
 changed = {{name for name in before if before[name] != os.environ.get(name)}}
 print("wide", sorted(wide))
 print("modes", sorted(modes))

@@ -13,7 +13,7 @@ from torch import nn
 
 from tuneparts.core import schema
 from tuneparts.data.task import NO_DATA
-from tuneparts.executors import execute, local
+from tuneparts.executors import Place, execute, local
 from tuneparts.executors.worker import TrialSetting
 from tuneparts.methods.objective import ObjectiveConfig
 from tuneparts.results import verifying
@@ -137,8 +137,8 @@ def search_of(function: Any, algorithm: Any = None, **options: Any) -> Search:
 
 
 def run(search: Search, folder: Path, **options: Any) -> dict[str, Any]:
-    options = {"executor": "local", "workers": 1} | options
-    assert execute(search, folder=folder, **options).status == "done"
+    place = Place(**({"executor": "local", "workers": 1} | options))
+    assert execute(search, folder=folder, place=place).status == "done"
     return facts(folder)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.search import load
 from tuneparts.search.journal import records
 
@@ -24,7 +24,12 @@ def test_two_halves_share_one_device(local_ray, null_file, tmp_path) -> None:
             free = ray.available_resources().get("GPU", 0.0)
             used.append(ray.cluster_resources()["GPU"] - free)
 
-    execute(search.model_copy(update={"arms": (arm,)}), folder=tmp_path, observers=[Watch()])
+    execute(
+        search.model_copy(update={"arms": (arm,)}),
+        folder=tmp_path,
+        place=Place("ray"),
+        observers=[Watch()],
+    )
     assert max(used) == 1.0
     ends = [record.end.outcome for record in records(tmp_path / "journal.jsonl").values()]
     assert ends == ["finished"] * 4
@@ -33,10 +38,10 @@ def test_two_halves_share_one_device(local_ray, null_file, tmp_path) -> None:
 def test_a_worker_sees_the_device_that_it_was_given_and_no_other(local_ray) -> None:
     import ray
 
-    from tuneparts.executors.ray import cluster, executor
+    from tuneparts.executors.ray import cluster, tasks
 
     def seen() -> tuple[list[Any], str | None]:
-        executor._use_given_gpu()
+        tasks._use_given_gpu()
         return ray.get_gpu_ids(), os.environ.get("CUDA_VISIBLE_DEVICES")
 
     look = ray.remote(max_calls=0)(seen)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.search import code, load
 from tuneparts.search.journal import records
 
@@ -23,7 +23,7 @@ def test_workers_get_the_code_also_where_they_do_not_see_its_folder(
     local_ray, tmp_path, monkeypatch
 ) -> None:
     search = load.load(str(EXAMPLE), scale="smoke")
-    execute(search, folder=tmp_path / "here", executor="local", workers=1)
+    execute(search, folder=tmp_path / "here", place=Place("local", workers=1))
     kept = code.keep
 
     def kept_elsewhere(search, folder: Path) -> code.Code:
@@ -31,7 +31,7 @@ def test_workers_get_the_code_also_where_they_do_not_see_its_folder(
         return code.Code("/no/such/folder", kept(search, folder).archive)
 
     monkeypatch.setattr(code, "keep", kept_elsewhere)
-    execute(search, folder=tmp_path / "ray", executor="ray")
+    execute(search, folder=tmp_path / "ray", place=Place("ray"))
     found = scores(tmp_path / "ray")
     assert [len(values) for values in found.values()] == [4, 4, 4]
     assert found == scores(tmp_path / "here")

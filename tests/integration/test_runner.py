@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tuneparts.core.errors import PlacementError, StorageError
-from tuneparts.executors import execute, lock, logs
+from tuneparts.executors import Place, execute, lock, logs
 from tuneparts.search import load
 from tuneparts.search.events import Event, Row, TrialId
 from tuneparts.search.journal import records
@@ -43,7 +43,7 @@ def resolved(null_file: Path, **changes: Any) -> Search:
 def on_ray(local_ray, null_file, tmp_path_factory) -> Path:
     """The folder of a search with an arm of each kind that ran on Ray."""
     folder = tmp_path_factory.mktemp("run")
-    assert execute(resolved(null_file), folder=folder).status == "done"
+    assert execute(resolved(null_file), folder=folder, place=Place("ray")).status == "done"
     return folder
 
 
@@ -57,7 +57,7 @@ def test_every_kind_of_arm_runs_to_its_end(on_ray, null_file) -> None:
         if outcomes.get(trial) == "finished":
             assert list(rows) == [2, 4, 6, 8], trial
             assert "test/accuracy" in rows[8]
-    assert execute(resolved(null_file), folder=on_ray).status == "done"
+    assert execute(resolved(null_file), folder=on_ray, place=Place("ray")).status == "done"
     assert facts(on_ray) == found
 
 
@@ -65,7 +65,7 @@ def test_every_kind_of_arm_runs_to_its_end(on_ray, null_file) -> None:
 def test_ray_and_the_local_executor_write_the_same_journal(
     on_ray, null_file, tmp_path, workers: int
 ) -> None:
-    execute(resolved(null_file), folder=tmp_path, executor="local", workers=workers)
+    execute(resolved(null_file), folder=tmp_path, place=Place("local", workers=workers))
     assert facts(tmp_path) == facts(on_ray)
 
 
@@ -76,8 +76,8 @@ def test_a_worker_that_dies_is_started_again_where_it_was(local_ray, null_file, 
     dying = fixed.replaced({"config.fault": "exit", "config.fault_folder": str(tmp_path)})
     mortal = search.model_copy(update={"arms": (dying,)})
     healthy = search.model_copy(update={"arms": (fixed,)})
-    execute(mortal, folder=tmp_path / "mortal")
-    execute(healthy, folder=tmp_path / "healthy")
+    execute(mortal, folder=tmp_path / "mortal", place=Place("ray"))
+    execute(healthy, folder=tmp_path / "healthy", place=Place("ray"))
     assert (tmp_path / "died").exists()
     (mortal_end,), (healthy_end,) = (facts(tmp_path / n).values() for n in ("mortal", "healthy"))
     assert mortal_end[:2] == healthy_end[:2]
@@ -89,7 +89,11 @@ def test_a_search_that_cannot_be_placed_is_refused_at_once(local_ray, null_file,
     with pytest.raises(
         PlacementError, match=r"needs CPU 9, tpu 1 and the cluster has CPU 2, tpu 0"
     ):
-        execute(search.model_copy(update={"arms": (greedy,)}), folder=tmp_path / "run")
+        execute(
+            search.model_copy(update={"arms": (greedy,)}),
+            folder=tmp_path / "run",
+            place=Place("ray"),
+        )
 
 
 @pytest.mark.parametrize(
@@ -108,7 +112,12 @@ def test_a_trial_that_cannot_go_on_fails_alone(
     monkeypatch.setenv("TUNEPARTS_INTERVAL_LIMIT", "5")
     search = resolved(null_file)
     arms = (search.arms[0].replaced({"name": "bad", "config.fault": fault}), search.arms[0])
-    assert execute(search.model_copy(update={"arms": arms}), folder=tmp_path).status == "done"
+    assert (
+        execute(
+            search.model_copy(update={"arms": arms}), folder=tmp_path, place=Place("ray")
+        ).status
+        == "done"
+    )
     trials = records(tmp_path / "journal.jsonl")
     bad, good = (trials[TrialId(arm.name, 0, 0)] for arm in arms)
     assert bad.end.outcome == "failed"
@@ -152,10 +161,10 @@ def test_a_full_disk_stops_the_search_which_resumes_after_space_is_made(
                         pass
 
     with pytest.raises(StorageError, match=r"(No space left|half a line).*tuneparts resume"):
-        execute(search, folder=folder, storage=storage, observers=[Fill()])
+        execute(search, folder=folder, place=Place("ray"), storage=storage, observers=[Fill()])
     ballast.unlink()
-    assert execute(search, folder=folder, storage=storage).status == "done"
-    execute(search, folder=tmp_path / "undisturbed")
+    assert execute(search, folder=folder, place=Place("ray"), storage=storage).status == "done"
+    execute(search, folder=tmp_path / "undisturbed", place=Place("ray"))
     assert facts(folder) == facts(tmp_path / "undisturbed")
 
 
@@ -163,8 +172,8 @@ def test_a_full_disk_stops_the_search_which_resumes_after_space_is_made(
 def test_packed_trials_on_ray_give_the_journal_of_this_process(local_ray, tmp_path) -> None:
     from tests.executors.test_packed import search
 
-    execute(search(), folder=tmp_path / "ray")
-    execute(search(), folder=tmp_path / "here", executor="local", workers=1)
+    execute(search(), folder=tmp_path / "ray", place=Place("ray"))
+    execute(search(), folder=tmp_path / "here", place=Place("local", workers=1))
     found = facts(tmp_path / "ray")
     assert found == facts(tmp_path / "here")
     assert {end[0] for _, end, _ in found.values()} == {"finished"}

@@ -7,7 +7,7 @@ import pytest
 
 from tuneparts.core.errors import PlacementError
 from tuneparts.data.config import DataConfig
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.methods.federated import FederatedConfig
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.journal import records
@@ -19,7 +19,7 @@ HALF = {"cpus": 0.5, "gpus": 0.0}
 
 @pytest.mark.slow
 def test_results_come_in_order_and_losses_stay_in_their_place(local_ray) -> None:
-    from tuneparts.executors.ray.executor import RayTasks
+    from tuneparts.executors.ray.tasks import RayTasks
 
     def work(offset: int, job: str) -> int:
         if job == "raise":
@@ -68,7 +68,7 @@ def a_search(**fields) -> Search:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_clients_in_tasks_give_the_numbers_of_clients_in_turn(local_ray, tmp_path) -> None:
-    execute(a_search(), folder=tmp_path / "run")
+    execute(a_search(), folder=tmp_path / "run", place=Place("ray"))
     rows = {}
     for trial, record in records(tmp_path / "run" / "journal.jsonl").items():
         assert record.end is not None
@@ -83,4 +83,4 @@ def test_clients_in_tasks_give_the_numbers_of_clients_in_turn(local_ray, tmp_pat
 
 def test_bundles_of_tasks_are_part_of_what_a_trial_needs(local_ray, tmp_path) -> None:
     with pytest.raises(PlacementError, match="`tasks` need CPU 3 and the cluster has CPU 2"):
-        execute(a_search(num_tasks=4), folder=tmp_path / "run")
+        execute(a_search(num_tasks=4), folder=tmp_path / "run", place=Place("ray"))

@@ -23,7 +23,7 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import CheckpointError, ConfigError, DivergedError
 from tuneparts.core.schema import Direction, Metric
 from tuneparts.data.task import NO_DATA
-from tuneparts.executors import execute, local
+from tuneparts.executors import Place, execute, local
 from tuneparts.executors.worker import TrialSetting
 from tuneparts.methods.objective import ObjectiveConfig
 from tuneparts.results.running import tracking_card
@@ -190,7 +190,8 @@ def facts(folder: Path) -> dict[str, Any]:
 
 
 def run(search: Search, folder: Path, **options: Any) -> dict[str, Any]:
-    ending = execute(search, folder=folder, executor="local", **({"workers": 1} | options))
+    place = Place("local", workers=options.pop("workers", 1))
+    ending = execute(search, folder=folder, place=place, **options)
     assert ending.status == "done"
     return facts(folder)
 
@@ -401,14 +402,14 @@ def test_what_cannot_run_is_refused_before_anything_runs(
 ) -> None:
     search = search_of(Arm(name="arm", config=objective(function)))
     with pytest.raises(ConfigError, match=message):
-        execute(search, folder=tmp_path / "run", executor="local", workers=1)
+        execute(search, folder=tmp_path / "run", place=Place("local", workers=1))
     assert not any(rows for _, rows, _ in facts(tmp_path / "run").values())
 
 
 def test_a_population_needs_states(tmp_path: Path) -> None:
     search = descents(descent, Pbt(population=4, num_rounds=4))
     with pytest.raises(ConfigError, match="no state for population-based"):
-        execute(search, folder=tmp_path / "run", executor="local", workers=1)
+        execute(search, folder=tmp_path / "run", place=Place("local", workers=1))
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> tuneparts.Results:
     )  # fmt: skip
     root = tmp_path_factory.mktemp("runs")
     made = runs.create(root, search, command="", commit="", versions={}, storage=None)
-    executors.execute(search, folder=made.folder, executor="local", workers=1)
+    executors.execute(search, folder=made.folder, place=executors.Place("local", workers=1))
     return tuneparts.Results(made)
 
 

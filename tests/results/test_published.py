@@ -31,7 +31,7 @@ from tuneparts.search.spec import Scale, Search
 from tuneparts.testing.null import NullConfig
 
 ROOT = Path(__file__).parents[2]
-LOCAL = Place(is_local=True)
+LOCAL = Place("local")
 RELEASED = sorted((ROOT / "docs" / "results").iterdir())
 
 
@@ -49,7 +49,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> tuneparts.Results:
     root = tmp_path_factory.mktemp("runs")
     facts = {"machine": "m", "packages": ["a==1"], "repository": None}
     made = runs.create(root, search, command="c", commit="", versions={}, storage=None, **facts)
-    executors.execute(search, folder=made.folder, executor="local", workers=1)
+    executors.execute(search, folder=made.folder, place=Place("local", workers=1))
     return tuneparts.Results(made)
 
 
@@ -186,10 +186,10 @@ def test_replicates_are_added_until_a_pair_is_decided(
     monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
     search = results.search.replaced({"within": None})
     made = runs.create(tmp_path, search, command="", commit="", versions={}, storage=None)
-    executors.execute(search, folder=made.folder, executor="local", workers=1)
+    executors.execute(search, folder=made.folder, place=Place("local", workers=1))
 
     def execute(run: runs.Run, *_: object) -> tuneparts.Results:
-        executors.execute(run.search, folder=run.folder, executor="local", workers=1)
+        executors.execute(run.search, folder=run.folder, place=Place("local", workers=1))
         return tuneparts.Results(run)
 
     monkeypatch.setattr(running, "execute", execute)

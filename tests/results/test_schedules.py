@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.results import rendering
 from tuneparts.results.figures.drawing import Drawing, Note
 from tuneparts.results.figures.gallery import draw
@@ -71,7 +71,7 @@ def test_the_report_shows_the_schedule_of_the_selected_trial(
         figures=("schedule",),
     )
     run = runs.create(tmp_path, search, command="x", commit="abc", versions={}, storage=None)
-    execute(search, folder=run.folder, executor="local", workers=1)
+    execute(search, folder=run.folder, place=Place("local", workers=1))
     data = Results(run)
     (table,) = [one for one in data.tables if one.heading.startswith("Schedule")]
     assert table.heading == "Schedule of pbt"

@@ -24,7 +24,7 @@ def run(null_search, null_arm, tmp_path, monkeypatch) -> runs.Run:
         null_arm("asha", algorithm=Asha(num_trials=4, min_passes=2)),
     )
     made = runs.create(tmp_path, search, command="", commit="", versions={}, storage=None)
-    executors.execute(search, folder=made.folder, executor="local", workers=1)
+    executors.execute(search, folder=made.folder, place=executors.Place("local", workers=1))
     return made
 
 
@@ -79,7 +79,7 @@ def test_packed_trials_are_trained_again_with_their_packs(tmp_path, monkeypatch)
     monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
     packed = search(trials=4, packed=3)
     made = runs.create(tmp_path, packed, command="", commit="", versions={}, storage=None)
-    executors.execute(packed, folder=made.folder, executor="local", workers=1)
+    executors.execute(packed, folder=made.folder, place=executors.Place("local", workers=1))
     found = list(verifying.verify(made, num_trials=100))
     assert len(found) == 4
     assert all(one.num_compared > 0 and not one.differences and not one.failure for one in found)

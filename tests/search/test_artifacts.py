@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.search.artifacts import ArtifactStore
-from tuneparts.search.checkpoints import CheckpointStore
+from tuneparts.search.checkpoints import ArtifactStore, CheckpointStore
 from tuneparts.search.events import TrialId
 from tuneparts.search.segment import Segment
 from tuneparts.search.storage import Folder

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.search import code, load, runs
 from tuneparts.search.code import Code
 
@@ -59,7 +59,7 @@ def test_what_the_method_imports_travels_and_nothing_else(beside, tmp_path) -> N
     files = {str(path.relative_to(kept)) for path in kept.rglob("*.py")}
     assert files == {"pack/__init__.py", "pack/mine.py", "helper.py"}
     assert run.card["code"] == Code.of(kept).digest
-    execute(runs.Run(run.root, run.name).search, folder=run.folder, executor="local", workers=2)
+    execute(runs.Run(run.root, run.name).search, folder=run.folder, place=Place("local", workers=2))
 
 
 def test_a_search_of_our_own_methods_brings_nothing(tmp_path) -> None:
@@ -100,9 +100,9 @@ SCRIPT = (
 if __name__ == "__main__":
     import sys
     from pathlib import Path
-    from tuneparts.executors import execute
+    from tuneparts.executors import Place, execute
 
-    execute(search("smoke"), folder=Path(sys.argv[1]), executor="local", workers=2)
+    execute(search("smoke"), folder=Path(sys.argv[1]), place=Place("local", workers=2))
 """
 )
 

@@ -10,7 +10,7 @@ import pytest
 
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, DataError
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.executors.worker import TrialSetting, restore_learner
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import summarise
@@ -67,7 +67,7 @@ def rows(folder) -> dict[str, Any]:
 def test_every_trial_learns_from_the_data_that_it_drew(null_search, tmp_path) -> None:
     search = null_search(arm(space=SIZES), arm("b", data={"num_train": 30, "pool": 2}), arm("c"))
     assert parse(Search, json.loads(search.model_dump_json())) == search
-    execute(search, folder=tmp_path, executor="local", workers=1)
+    execute(search, folder=tmp_path, place=Place("local", workers=1))
     found = rows(tmp_path)
     trials = frames.trials(tmp_path / "journal.jsonl")
     own = trials[trials["arm"] == "a"]
@@ -86,7 +86,7 @@ def test_another_process_and_a_restored_net_have_the_same_data(null_search, tmp_
     trial = TrialId("a", 0, 0)
     assert len(setting.task_of(trial, {"data": {"num_train": 40}}).train) == 40
     assert len(setting.task_of(trial, {}).train) == 20
-    execute(search, folder=tmp_path, executor="local", workers=1)
+    execute(search, folder=tmp_path, place=Place("local", workers=1))
     best = TrialId("a", 0, 4)
     record = records(tmp_path / "journal.jsonl")[best]
     learner = restore_learner(search, str(tmp_path / "trials"), best, record.config)
@@ -143,7 +143,7 @@ def test_arms_on_other_examples_have_no_common_winner(null_search, tmp_path) -> 
     ]
     search = null_search(*arms, seeds=(0, 1, 2))
     run = runs.create(tmp_path, search, command="", commit="", versions={}, storage="")
-    execute(search, folder=run.folder, executor="local", workers=1)
+    execute(search, folder=run.folder, place=Place("local", workers=1))
     told = RunCard.of(run)
     assert [one.judged_on for one in told.arms] == ["rotated=True"] * 2 + ["rotated=False"] * 2
     data = RunData(told, frames.trials(run.folder / "journal.jsonl"), pd.DataFrame())

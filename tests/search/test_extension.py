@@ -37,7 +37,7 @@ from tuneparts.search.stopping import Stop
 from tuneparts.testing.null import NullConfig
 
 CONFIG = NullConfig(passes=4, interval=2)
-LOCAL = Place(is_local=True)
+LOCAL = Place("local")
 SPACE = {"x": Uniform(low=0.0, high=1.0)}
 
 
@@ -65,7 +65,7 @@ def begin(root: Path, search: Search) -> runs.Run:
 
 
 def run(made: runs.Run) -> runs.Run:
-    ending = executors.execute(made.search, folder=made.folder, executor="local", workers=1)
+    ending = executors.execute(made.search, folder=made.folder, place=Place("local", workers=1))
     assert ending.status == "done"
     return made
 

@@ -11,7 +11,7 @@ import pytest
 from tuneparts.core import schema
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.search import load, runs
 from tuneparts.search.algorithms import Algorithm, OptunaSearch, RandomSearch, draw, whole_trial
 from tuneparts.search.algorithms.base import GridSearch
@@ -120,7 +120,7 @@ def test_a_search_with_own_classes_runs_and_survives_json(own, tmp_path) -> None
     back = parse(Search, tree)
     assert back == own
     assert back.digest == own.digest
-    execute(back, folder=tmp_path, executor="local", workers=1)
+    execute(back, folder=tmp_path, place=Place("local", workers=1))
     trials = sorted(records(tmp_path / "journal.jsonl").items())
     x = [record.config["x"] for trial, record in trials if trial.arm == "twice"]
     assert len(x) == 3

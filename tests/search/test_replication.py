@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from tuneparts.core import seeding
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import digest
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.executors.worker import TrialSetting, trial_data
 from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.search import data_record, runs
@@ -110,7 +110,7 @@ def test_a_follower_adopts_what_its_leader_drew_and_trains_under_a_fresh_seed(
 ) -> None:
     again = Arm(name="again", config=SHORT, follows="random", adopts="config", fresh_seed=True)
     search = asked(random_arm(), again, seeds=(0,))
-    execute(search, folder=tmp_path, executor="local", workers=1)
+    execute(search, folder=tmp_path, place=Place("local", workers=1))
     found = records(tmp_path / "journal.jsonl")
     own = found[TrialId("again", 0, 0)].config["optimiser"]["lr"]
     assert own in [found[TrialId("random", 0, i)].config["optimiser"]["lr"] for i in (0, 1)]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.search.playing import play
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.sampler import Tpe
@@ -100,14 +100,14 @@ def test_it_goes_on_from_its_last_checkpoint_and_a_hang_is_forgiven(
     config = {"fault": "once", "fault_folder": str(marks)}
     search = null_search(null_arm("bad", config=config))
     folder, trial = tmp_path / "run", TrialId("bad", 0, 0)
-    execute(search, folder=folder, executor="local", workers=1)
+    execute(search, folder=folder, place=Place("local", workers=1))
     assert records(folder / "journal.jsonl")[trial].end.message == "ValueError: asked to fail once"
     store = CheckpointStore(Folder(str(folder / "trials")))
     segment = Segment(trial=trial, config={}, until=8)
     store.note_hang(segment, 2)
     retry_failed(search, folder / "journal.jsonl", str(folder / "trials"))
     assert not store.has_hung(segment, 2)
-    execute(search, folder=folder, executor="local", workers=1)
+    execute(search, folder=folder, place=Place("local", workers=1))
     record = records(folder / "journal.jsonl")[trial]
     assert record.end.outcome == "finished"
     assert sorted(record.rows) == [2, 4, 6, 8]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tuneparts.core.errors import DataMissingError
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.executors.worker import restore_learner
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.halving import Asha
@@ -44,14 +44,14 @@ def expected(search: Search, folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_selected_and_the_failed_keep_their_states(search, tmp_path, workers: int) -> None:
-    execute(search, folder=tmp_path, executor="local", workers=workers)
+    execute(search, folder=tmp_path, place=Place("local", workers=workers))
     assert with_state(tmp_path) == expected(search, tmp_path)
     logs = list((tmp_path / "trials").glob("*/*/*/log/log.txt"))
     assert len(logs) == len(records(tmp_path / "journal.jsonl"))
 
 
 def test_a_net_can_be_had_from_what_is_kept_and_the_others_say_why_not(search, tmp_path) -> None:
-    execute(search, folder=tmp_path, executor="local", workers=1)
+    execute(search, folder=tmp_path, place=Place("local", workers=1))
     trials = records(tmp_path / "journal.jsonl")
     kept = with_state(tmp_path)
     for trial, record in trials.items():
@@ -67,13 +67,13 @@ def test_a_net_can_be_had_from_what_is_kept_and_the_others_say_why_not(search, t
 def test_all_states_are_kept_on_request(search, tmp_path) -> None:
     every = search.replaced({"keep_checkpoints": True})
     assert every.digest == search.digest
-    execute(every, folder=tmp_path, executor="local", workers=1)
+    execute(every, folder=tmp_path, place=Place("local", workers=1))
     assert len(with_state(tmp_path)) == len(records(tmp_path / "journal.jsonl"))
 
 
 def test_what_a_crash_left_goes_when_the_run_is_opened_again(search, tmp_path) -> None:
-    execute(search.replaced({"keep_checkpoints": True}), folder=tmp_path, executor="local")
-    execute(search, folder=tmp_path, executor="local", workers=1)
+    execute(search.replaced({"keep_checkpoints": True}), folder=tmp_path, place=Place("local"))
+    execute(search, folder=tmp_path, place=Place("local", workers=1))
     assert with_state(tmp_path) == expected(search, tmp_path)
 
 

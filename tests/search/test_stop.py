@@ -139,7 +139,7 @@ def test_running_trials_are_given_up(null_search, null_arm, tmp_path, workers, h
     thread = threading.Thread(target=ask)
     if hours is None:
         thread.start()
-    ending = executors.execute(search, folder=tmp_path, executor="local", workers=workers)
+    ending = executors.execute(search, folder=tmp_path, place=Place("local", workers=workers))
     assert ending.status == "done"
     assert Journal(path).stops["slow", 0].is_all
     found = set(outcomes(path)["slow"])
@@ -185,7 +185,7 @@ def test_a_run_that_nothing_drives_is_stopped_for_good(
     verb.stop("null")
     assert "has nothing left to stop" in capsys.readouterr().out
     with pytest.raises(ConfigError, match=r"run was stopped \(asked for by .*Start a new run"):
-        grow(made, Place(is_local=True), seeds=[7])
+        grow(made, Place("local"), seeds=[7])
 
 
 def test_the_report_says_what_stopped_and_what_never_started(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.executors import execute
+from tuneparts.executors import Place, execute
 from tuneparts.results.results import Results
 from tuneparts.search import runs
 from tuneparts.search.load import load
@@ -51,7 +51,7 @@ def test_the_smallest_task_runs_and_its_bill_holds_the_tuning(tmp_path: Path) ->
     some = ["partitioned_best", "validation", "random", "none", "oracle"]
     search = load("benchmark_inputs", scale="smoke", arms=some)
     made = runs.create(tmp_path, search, command="", commit="", versions={}, storage=None)
-    execute(search, folder=made.folder, executor="local", workers=1)
+    execute(search, folder=made.folder, place=Place("local", workers=1))
     results = Results(made)
     table = results.table.set_index("arm")
     assert table["failed"].sum() == 0

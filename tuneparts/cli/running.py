@@ -58,10 +58,9 @@ def search(
 ) -> None:
     """Run a search and print the table that answers its question."""
     replicates, form = parse_seeds(seeds), Form.of(as_json=as_json, as_csv=as_csv)
-    from tuneparts.executors.place import Place
     from tuneparts.search import load, runs
 
-    place = Place(address, is_local=local, is_ray=ray, cpus=cpus)
+    place = place_of(address, local=local, ray=ray, cpus=cpus)
     path, console = load.find(name), terminal(form)
     with console.status("reading the search file"):
         resolved = load.load(
@@ -76,7 +75,6 @@ def search(
         from tuneparts.results import running
     question = load.question(path)
     console.print(f"{path.stem} at scale {scale}: {question}", highlight=False, markup=False)
-    place.executor(resolved)  # refuses what contradicts itself, before there is a run
     if dry_run:
         from tuneparts.cli import estimate
 
@@ -90,6 +88,16 @@ def search(
         found = runs.newest_of(settings.current().results_dir, resolved) if resume else None
         made = found or running.create(resolved, storage=storage, address=address)
         execute(made, place, console=console, form=form)
+
+
+def place_of(address: str | None, *, local: bool, ray: bool, cpus: float | None) -> "Place":
+    """The place that the flags of a verb name."""
+    from tuneparts.executors.place import Place
+
+    if local and (ray or address):
+        other = "--ray" if ray else "--address"
+        raise ConfigError(f"`--local` runs a search without Ray, but got `{other}` too.")
+    return Place("local" if local else "ray" if ray else None, address, cpus)
 
 
 def parse_seeds(text: str | None) -> list[int] | None:
@@ -136,7 +144,6 @@ def execute(
     with console.status("reading what the run needs"):
         from tuneparts.results import running
 
-        place.executor(made.search)  # refuses what contradicts itself
     with _as_ctrl_c() as came:
         try:
             results = running.execute(
@@ -230,12 +237,11 @@ def resume(
     cpus: options.Cpus = None,
 ) -> None:
     """Continue a run that was interrupted; by default the newest."""
-    from tuneparts.executors.place import Place
     from tuneparts.search import runs
 
     refuse_temporary_results()
     found = runs.named(settings.current().results_dir, run, begun=True)
-    place = Place(address, is_local=local, is_ray=ray, cpus=cpus)
+    place = place_of(address, local=local, ray=ray, cpus=cpus)
     console = terminal()
     _refuse_other_place(found, place)
     console.print(found.card["search"].get("question", ""), highlight=False, markup=False)
@@ -249,7 +255,7 @@ def _refuse_other_place(run: "Run", place: "Place") -> None:
         ConfigError: There is nobody to ask, or the answer is no.
     """
     address = run.card.get("address")
-    if address is None or place.address is not None or place.is_local or place.is_ray:
+    if address is None or place.executor is not None:
         return
     question = f"{run.name} ran on the Ray cluster at {address}. Continue it on this machine?"
     if not (sys.stdin.isatty() and typer.confirm(question)):
@@ -307,13 +313,10 @@ def extend(
         )
     pair = None if until_decided is None else reading.parse_pair(until_decided)
     numbers, replicates = parse_trials(trials), parse_seeds(seeds) or ()
-    from tuneparts.executors.place import Place
     from tuneparts.results import running
-
-    pass  # DOCTOR
     from tuneparts.search import runs
 
-    place = Place(address, is_local=local, is_ray=ray, cpus=cpus)
+    place = place_of(address, local=local, ray=ray, cpus=cpus)
     refuse_temporary_results()
     found = runs.named(settings.current().results_dir, run)
     where = place.settled(found.search)

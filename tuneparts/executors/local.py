@@ -1,7 +1,7 @@
 """Runs a plan on this machine without Ray: in this process, or in a pool of processes.
 
 A pool's workers stay from the first trial to the last. One that dies is replaced, and its segment
-is started again from the last checkpoint, as Ray does it. Workers die with the driver.
+is started again from the last checkpoint, as on Ray. Workers die with the driver.
 """
 
 import multiprocessing
@@ -9,66 +9,43 @@ import os
 import signal
 import sys
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Container, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from types import ModuleType
 from typing import Any
 
-from tuneparts.core.errors import ConfigError, StorageError, WorkerError
+from tuneparts.core.errors import StorageError, WorkerError
 from tuneparts.core.provenance import usable_cpus
-from tuneparts.executors.packed import GroupExecution, deliver_all, gives_up
-from tuneparts.executors.place import bundle, num_trials, refuse_unplaceable, slots
-from tuneparts.executors.worker import Report, TrialSetting, give_back_memory, set_threads
+from tuneparts.executors.driver import Job, drive
+from tuneparts.executors.place import Place, bundle, num_trials, refuse_unplaceable, slots
+from tuneparts.executors.worker import (
+    Report,
+    TrialSetting,
+    give_back_memory,
+    reports_of,
+    set_threads,
+)
 from tuneparts.search.code import Code
-from tuneparts.search.groups import Group, Groups
+from tuneparts.search.groups import Group
 from tuneparts.search.plan import Plan
 from tuneparts.search.spec import Search
 from tuneparts.training.process import keep_freed_memory
 
-_PAUSE = 1.0
-"""Seconds before storage that did not answer is tried again."""
 _LOOK = 1.0
 """Seconds between two looks at workers that say nothing."""
 _STARTING = threading.Lock()
 
 
-def run(
-    plan: Plan,
-    storage: str,
-    workers: int | None = None,
-    *,
-    code: Code | None = None,
-    cpus: float | None = None,
-) -> None:
-    """Run the plan to its end.
-
-    Args:
-        plan: what is left of a search.
-        storage: where checkpoints lie.
-        workers: processes beside this one; 1 runs all in this process. As many as the machine has
-            room for, but not more than trials, when not given.
-        code: what the search brings along.
-        cpus: how many CPUs to fill, when `workers` is not given; all that this process may use
-            when not given.
-
-    Raises:
-        StorageError: A disk is full.
-        PlacementError: A trial needs more than this machine has.
-        WorkerError: Worker processes do not start.
-    """
-    room = room_for(plan.search, cpus)
+def run(plan: Plan, storage: str, place: Place, code: Code) -> None:
+    """Run the plan to its end, in as many processes as the place says or has room for."""
+    room = room_for(plan.search, place.cpus)
     # A pool takes seconds to start, and a single trial gains nothing from one.
-    workers = min(room, num_trials(plan.search)) if workers is None else workers
-    if workers < 1:
-        raise ConfigError(f"a search needs at least one worker, but got {workers}.")
+    workers = place.workers or min(room, num_trials(plan.search))
     setting = TrialSetting.of(plan.search, storage, code, plan.journal.path.parent)
-    if workers == 1:
-        for _ in in_this_process(plan, setting):
+    with closing(_Processes(plan.search, setting, workers)) as pool:
+        for _ in in_this_process(plan, setting) if workers == 1 else drive(plan, pool):
             pass
-    else:
-        _in_processes(plan, setting, workers)
 
 
 def room_for(search: Search, cpus: float | None = None) -> int:
@@ -116,86 +93,117 @@ def in_this_process(plan: Plan, setting: TrialSetting) -> Iterator[Report]:
     """
     torch = sys.modules.get("torch")
     threads = None if torch is None else torch.get_num_threads()
-    groups = Groups(plan)
     try:
-        while (group := groups.take()) is not None:
-            yield from _run_here(plan, groups, group, setting)
+        yield from drive(plan, _ThisProcess(plan.search, setting))
     finally:
         if threads is not None:
             set_threads(threads)
 
 
-def _run_here(plan: Plan, groups: Groups, group: Group, setting: TrialSetting) -> Iterator[Report]:
-    groups.started(group)
-    execution = GroupExecution(group, setting, **_share(plan, group))
-    while True:
-        try:
-            reports = execution.step()
-        except StorageError as error:
-            if groups.lost(group, "the storage failed", f": {error}"):
-                time.sleep(_PAUSE)
-            return
-        deliver_all(groups, group, reports)
-        yield from reports
-        plan.look()
-        if all(report.done for report in reports) or groups.is_over(group):
-            return
-
-
-def _in_processes(plan: Plan, setting: TrialSetting, workers: int) -> None:
-    """Run the plan in so many worker processes."""
-    pool: list[_Worker] = []
-    groups = Groups(plan)
-    try:
-        while not plan.done:
-            plan.look()
-            _end_given_up(groups, pool)
-            while len(pool) < workers or any(worker.group is None for worker in pool):
-                group = groups.take()
-                if group is None:
-                    break
-                worker = _idle_worker(pool, setting)
-                worker.start(group, _share(plan, group))
-                if worker.is_ready:
-                    groups.started(group)
-            for worker in _with_news(pool):
-                assert worker.group is not None
-                group, reports = worker.group, worker.receive()
-                if reports is None or any(report.leave for report in reports):
-                    pool.remove(worker)
-                    worker.end()
-                if reports is None:
-                    groups.lost(group)
-                else:
-                    groups.started(group)  # a new worker's first message says that it is ready
-                    deliver_all(groups, group, reports)
-            _end_late(groups, pool, setting)
-    finally:
-        for worker in pool:
-            worker.end()
-
-
-def _end_given_up(groups: Groups, pool: list["_Worker"]) -> None:
-    """End the workers of segments that were stopped on their way."""
-    for worker in [one for one in pool if one.group and groups.is_over(one.group)]:
-        pool.remove(worker)
-        worker.end()
-
-
-def _end_late(groups: Groups, pool: list["_Worker"], setting: TrialSetting) -> None:
-    """End the workers of segments that take far too long."""
-    for worker in [one for one in pool if one.group is not None]:
-        assert worker.group is not None
-        seconds = time.monotonic() - worker.since
-        if gives_up(groups, worker.group, seconds, setting.storage):
-            pool.remove(worker)
-            worker.end()
-
-
-def _share(plan: Plan, group: Group) -> dict[str, Any]:
+def _share(search: Search, group: Group) -> dict[str, Any]:
     """What a trial was given of the machine, as arguments of `SegmentExecution`."""
-    resources = plan.search.arm(group.segments[0].trial.arm).resources
+    resources = search.arm(group.segments[0].trial.arm).resources
     return {"threads": max(1, int(resources.cpus)), "gpus": resources.gpus}
+
+
+class _ThisProcess:
+    """One job at a time; to wait for it is to run its next interval."""
+
+    def __init__(self, search: Search, setting: TrialSetting) -> None:
+        self.storage = setting.storage
+        self._search, self._setting = search, setting
+        self._reports: Iterator[list[Report]] = iter(())
+
+    def open_arms(self, jobs: Sequence[Job]) -> Container[str] | None:
+        return () if jobs else None
+
+    def submit(self, group: Group) -> Job:
+        self._reports = reports_of(group, self._setting, **_share(self._search, group))
+        return Job(group, has_begun=True)
+
+    def wait(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Report] | Exception]]:
+        for job in jobs:
+            try:
+                yield job, next(self._reports)
+            except StorageError as error:
+                yield job, error
+
+    def end(self, job: Job) -> None:  # noqa: ARG002
+        self._reports = iter(())
+
+
+class _Processes:
+    """So many worker processes, each with one job at a time."""
+
+    def __init__(self, search: Search, setting: TrialSetting, workers: int) -> None:
+        self.storage = setting.storage
+        self._search, self._setting, self._most = search, setting, workers
+        self._idle: list[_Worker] = []
+        self._busy: dict[Job, _Worker] = {}
+
+    def open_arms(self, jobs: Sequence[Job]) -> Container[str] | None:
+        return None if len(jobs) < self._most else ()
+
+    def submit(self, group: Group) -> Job:
+        worker = self._idle.pop() if self._idle else _Worker(self._setting)
+        job = Job(group, has_begun=worker.is_ready)
+        self._busy[job] = worker
+        with suppress(OSError):  # it died while it was idle: `wait` finds that out
+            worker.connection.send((group, _share(self._search, group)))
+        return job
+
+    def wait(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Report] | Exception]]:
+        waited_for: dict[Any, Job] = {self._busy[job].connection: job for job in jobs}
+        for connection in wait(list(waited_for), timeout=_LOOK):
+            job = waited_for[connection]
+            worker = self._busy[job]
+            try:
+                reports: list[Report] = worker.connection.recv()
+            except (EOFError, OSError):
+                code = worker.end()
+                del self._busy[job]
+                if not worker.is_ready:
+                    raise WorkerError(
+                        f"a worker process ended with code {code} before its first trial. Its last "
+                        "words are above; `workers=1` runs the trials in this process."
+                    ) from None
+                yield job, WorkerError(f"exit code {code}")
+                continue
+            worker.is_ready = True
+            if reports and all(report.done and not report.leave for report in reports):
+                self._idle.append(self._busy.pop(job))
+            yield job, reports
+
+    def end(self, job: Job) -> None:
+        self._busy.pop(job).end()
+
+    def close(self) -> None:
+        for worker in self._idle:
+            worker.end()
+
+
+class _Worker:
+    """A process of the pool, seen from the driver."""
+
+    def __init__(self, setting: TrialSetting) -> None:
+        # Forked from a server that has imported what trials need: a new worker is there at once. A
+        # fork of the driver itself could inherit a lock that one of its threads holds.
+        context = multiprocessing.get_context("forkserver")
+        packed = ["tuneparts.executors.packed"] if "torch" in sys.modules else []  # brings torch
+        context.set_forkserver_preload([__name__, *packed])
+        self.connection, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, setting))
+        with _without_main():
+            self._process.start()
+        theirs.close()  # so that reading from a dead worker ends instead of waiting
+        self.is_ready = False
+
+    def end(self) -> int | None:
+        """End the process; returns the code that it ended with."""
+        self._process.kill()
+        self._process.join()
+        self.connection.close()
+        return self._process.exitcode
 
 
 @contextmanager
@@ -215,71 +223,8 @@ def _without_main() -> Iterator[None]:
             sys.modules["__main__"] = main
 
 
-class _Worker:
-    """A process of the pool, seen from the driver."""
-
-    def __init__(self, setting: TrialSetting) -> None:
-        # Forked from a server that has torch imported: a new worker is there at once. A fork of
-        # the driver itself could inherit a lock that one of its threads holds.
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__])
-        self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, setting))
-        with _without_main():
-            self._process.start()
-        theirs.close()  # so that reading from a dead worker ends instead of waiting
-        self.is_ready = False
-        self.group: Group | None = None
-        self.since = time.monotonic()
-        """When it was last heard of, or given a group."""
-
-    def start(self, group: Group, share: dict[str, Any]) -> None:
-        self.group, self.since = group, time.monotonic()
-        with suppress(OSError):  # it died while it was idle: `receive` finds that out
-            self.connection.send((group, share))
-
-    def receive(self) -> list[Report] | None:
-        """Take what the worker says of each segment, nothing when it is ready; None if it died."""
-        try:
-            reports: list[Report] = self.connection.recv()
-        except (EOFError, OSError):
-            if not self.is_ready:
-                self._process.join()
-                raise WorkerError(
-                    "a worker process must be able to start, but it ended with code "
-                    f"{self._process.exitcode} before its first trial. Its last words "
-                    "are above; `workers=1` runs the trials in this process."
-                ) from None
-            return None
-        self.is_ready, self.since = True, time.monotonic()
-        if reports and all(report.done for report in reports):
-            self.group = None
-        return reports
-
-    def end(self) -> None:
-        """End the process; all that must survive is in the checkpoint store."""
-        self._process.kill()
-        self._process.join()
-        self.connection.close()
-
-
-def _idle_worker(pool: list[_Worker], setting: TrialSetting) -> _Worker:
-    """Take a worker that has nothing to do, or start one."""
-    for worker in pool:
-        if worker.group is None:
-            return worker
-    pool.append(_Worker(setting))
-    return pool[-1]
-
-
-def _with_news(pool: list[_Worker]) -> list[_Worker]:
-    """Wait a little for busy workers to say something or die."""
-    busy: dict[Any, _Worker] = {w.connection: w for w in pool if w.group is not None}
-    return [busy[connection] for connection in wait(list(busy), timeout=_LOOK)]
-
-
 def _serve(connection: Connection, setting: TrialSetting) -> None:
-    """Be a worker: execute the segments that the driver sends, until it closes the connection."""
+    """Be a worker: execute what the driver sends, until it closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends us
     threading.Thread(target=_die_with_the_driver, daemon=True).start()
     keep_freed_memory()
@@ -287,16 +232,11 @@ def _serve(connection: Connection, setting: TrialSetting) -> None:
     with suppress(EOFError, BrokenPipeError):
         while True:
             group, share = connection.recv()
-            execution = GroupExecution(group, setting, **share)
-            is_done = False
-            while not is_done:
-                try:
-                    reports = execution.step()
-                except StorageError:  # it is in the trial's log; the driver starts a new worker
-                    raise SystemExit(1) from None
-                connection.send(reports)
-                is_done = all(report.done for report in reports)
-            del execution
+            try:
+                for reports in reports_of(group, setting, **share):
+                    connection.send(reports)
+            except StorageError:  # it is in the trial's log; the driver starts a new worker
+                raise SystemExit(1) from None
             give_back_memory()
 
 

@@ -6,26 +6,25 @@ Amounts are in Ray's units, but nothing here needs Ray.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from tuneparts.core.errors import ConfigError, PlacementError
 from tuneparts.core.provenance import usable_cpus
-
-if TYPE_CHECKING:  # torch takes seconds to import
-    from tuneparts.search.arm import Arm, Resources
-    from tuneparts.search.spec import Search
+from tuneparts.search.algorithms import Sampled
+from tuneparts.search.arm import Arm, Resources
+from tuneparts.search.spec import Search
 
 Executor = Literal["local", "ray"]
 MOST_LOCAL_TRIALS = 200
 """Trials up to which this machine's own processes are taken."""
 
 
-def num_trials(search: "Search") -> int:
+def num_trials(search: Search) -> int:
     """Count the trials of all arms and seeds."""
     return sum(arm.trials_per_seed * len(search.seeds_of(arm)) for arm in search.arms)
 
 
-def suited(search: "Search") -> Executor:
+def suited(search: Search) -> Executor:
     """Choose the local executor for small searches, and Ray for large ones.
 
     Ray is also taken for what only Ray has: GPUs, resources with names of a cluster's own,
@@ -47,30 +46,33 @@ def suited(search: "Search") -> Executor:
 class Place:
     """Where trials run."""
 
+    executor: Executor | None = None
+    """`local` for processes of this machine, `ray` for Ray; None for what suits the search."""
     address: str | None = None
-    """HOST:PORT of a Ray cluster; None for this machine."""
-    is_local: bool = False
-    """Whether they run in processes of this machine, without Ray, whatever suits them."""
-    is_ray: bool = False
-    """Whether they run on Ray, whatever suits them."""
+    """HOST:PORT of a Ray cluster, which implies Ray; None for this machine."""
     cpus: float | None = None
     """CPUs that they may fill; None for all."""
     workers: int | None = None
-    """Processes of the local executor; None for as many as there is room for."""
+    """Processes of the local executor, 1 for this one; None for as many as there is room for."""
 
-    def executor(self, search: "Search") -> Executor:
-        """The executor that runs them: the one that was named, or the one that suits the search."""
-        if self.is_local and (self.is_ray or self.address is not None):
-            other = "--ray" if self.is_ray else "--address"
-            raise ConfigError(f"`--local` runs a search without Ray, but got `{other}` too.")
-        if self.is_ray or self.address is not None:
-            return "ray"
-        return "local" if self.is_local else suited(search)
+    def __post_init__(self) -> None:
+        if self.address is not None and self.executor == "local":
+            raise ConfigError(f"address = {self.address}: the local executor joins no cluster.")
+        if self.address is not None:
+            object.__setattr__(self, "executor", "ray")
+        if self.workers is not None and self.executor == "ray":
+            raise ConfigError(
+                f"workers = {self.workers}: Ray places as many trials as its nodes hold. Use "
+                "`executor='local'`, or `cpus=` to fill fewer CPUs."
+            )
+        if self.workers is not None and self.workers < 1:
+            raise ConfigError(f"workers = {self.workers}: must be positive.")
+        if self.cpus is not None and not self.cpus > 0:
+            raise ConfigError(f"cpus = {self.cpus:g}: must be positive.")
 
-    def settled(self, search: "Search") -> "Place":
+    def settled(self, search: Search) -> "Place":
         """The same place, whose executor no longer depends on the search."""
-        is_local = self.executor(search) == "local"
-        return replace(self, is_local=is_local, is_ray=not is_local)
+        return replace(self, executor=self.executor or suited(search))
 
 
 GIB = 1024**3
@@ -80,7 +82,7 @@ _STEP = 10_000
 """Ray counts every resource in steps of 1/10,000; so a third of a GPU fits three times."""
 
 
-def bundle(resources: "Resources") -> dict[str, float]:
+def bundle(resources: Resources) -> dict[str, float]:
     """Translate resources to what Ray calls a bundle: resource name -> amount."""
     amounts = {"CPU": resources.cpus, **resources.custom}
     if resources.gpus:
@@ -90,7 +92,7 @@ def bundle(resources: "Resources") -> dict[str, float]:
     return amounts
 
 
-def bundles(arm: "Arm") -> list[dict[str, float]]:
+def bundles(arm: Arm) -> list[dict[str, float]]:
     """List what a trial of an arm reserves: its own bundle, then those of its tasks."""
     return [bundle(arm.resources), *arm.config.task_bundles()]
 
@@ -187,24 +189,24 @@ _PLENTY = 1e15
 """Bytes of memory, which is not what limits how many trials an algorithm proposes."""
 
 
-def fitted(search: "Search", place: Place) -> "Search":
+def fitted(search: Search, place: Place) -> Search:
     """A search whose algorithms know how many of their trials run side by side at a place.
 
     Each replicate of an arm gets its share of the room; a cluster is asked what it has. A search
     that says so itself, or whose algorithms do not ask, is returned as it is.
     """
-    from tuneparts.search.algorithms import Sampled
-
     own = {arm.name: arm.algorithm for arm in search.arms}
     asking = {n: it for n, it in own.items() if isinstance(it, Sampled) and it.window is None}
     if not asking:
         return search
-    import torch
+    devices = 0
+    if any(arm.resources.gpus for arm in search.arms):
+        import torch
 
-    devices = torch.cuda.device_count()
+        devices = torch.cuda.device_count()
     machine = {
         "CPU": float(usable_cpus() if place.cpus is None else place.cpus),
-        "GPU": float(min(devices, 1) if place.executor(search) == "local" else devices),
+        "GPU": float(min(devices, 1) if place.settled(search).executor == "local" else devices),
         "memory": _PLENTY,
     }
     nodes = [machine]
@@ -225,7 +227,7 @@ def fitted(search: "Search", place: Place) -> "Search":
     return search.model_copy(update={"arms": tuple(arms)})
 
 
-def _most(search: "Search", arm: "Arm", cpus: float | None) -> int:
+def _most(search: Search, arm: Arm, cpus: float | None) -> int:
     """The limits that do not depend on the machine."""
     trials = arm.trials_per_seed * len(search.seeds_of(arm))
     fill = None if cpus is None else int(cpus / arm.resources.cpus)

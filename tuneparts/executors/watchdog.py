@@ -1,6 +1,7 @@
 """Looks after the intervals of a worker: ends one that hangs, and measures what it uses."""
 
 import faulthandler
+import math
 import os
 import resource
 import sys
@@ -12,36 +13,66 @@ from typing import Any
 
 GRACE = 30.0
 """Seconds after which the worker ends even where no Python code can run any more."""
+_HOUR = 3600.0
+
+
+class _Watch:
+    """One thread for all limits of this process: a thread for each interval would cost more."""
+
+    def __init__(self) -> None:
+        self._change = threading.Condition()
+        self._limits: dict[object, tuple[float, Callable[[], None]]] = {}
+        self._wakes = math.inf
+        self._pid = -1
+
+    def add(self, seconds: float, leave_word: Callable[[], None]) -> object:
+        key, end = object(), time.monotonic() + seconds
+        with self._change:
+            self._limits[key] = end, leave_word
+            if self._pid != os.getpid():  # the thread of a process that forked is not here
+                self._pid = os.getpid()
+                threading.Thread(target=self._run, daemon=True).start()
+            elif end < self._wakes:
+                self._change.notify()
+        return key
+
+    def remove(self, key: object) -> None:
+        with self._change:
+            del self._limits[key]
+
+    def _run(self) -> None:
+        with self._change:
+            while True:
+                now = time.monotonic()
+                over = [word for end, word in self._limits.values() if end <= now]
+                if over:
+                    break
+                self._wakes = min((end for end, _ in self._limits.values()), default=now + _HOUR)
+                self._change.wait(self._wakes - now)
+        try:
+            over[0]()
+        finally:
+            os._exit(1)
+
+
+_watch = _Watch()
 
 
 @contextmanager
 def limit(seconds: float, leave_word: Callable[[], None]) -> Iterator[None]:
     """End this process if the block takes longer; the executor then starts the segment again.
 
-    A block that hangs cannot be asked to stop, so the process has to end. Where it hangs inside
-    compiled code that holds the interpreter, `leave_word` is not called, and the process ends
-    some seconds later.
-
-    Args:
-        seconds: how long the block may take.
-        leave_word: called in another thread just before the end, to record what hung.
+    A block that hangs cannot be asked to stop, so the process has to end. `leave_word` is called in
+    another thread just before, to record what hung. Where the block hangs inside compiled code that
+    holds the interpreter, it is not called, and the process ends some seconds later.
     """
-
-    def expire() -> None:
-        try:
-            leave_word()
-        finally:
-            os._exit(1)
-
-    timer = threading.Timer(seconds, expire)
-    timer.daemon = True
-    timer.start()
+    key = _watch.add(seconds, leave_word)
     faulthandler.dump_traceback_later(seconds + GRACE, exit=True, file=sys.__stderr__ or 2)
     try:
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()
-        timer.cancel()
+        _watch.remove(key)
 
 
 def cuda_in_use() -> Any:

@@ -11,8 +11,8 @@ import platform
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -33,16 +33,15 @@ from tuneparts.executors.logs import TrialLog
 from tuneparts.executors.watchdog import Usage, cuda_in_use, limit
 from tuneparts.search import data_record
 from tuneparts.search.arm import DATA_KEY, ArmSeeds, method_config, variant_name
-from tuneparts.search.artifacts import ArtifactStore
 from tuneparts.search.check import check_data
-from tuneparts.search.checkpoints import CheckpointStore, FoundCheckpoint
+from tuneparts.search.checkpoints import ArtifactStore, CheckpointStore
 from tuneparts.search.code import Code
 from tuneparts.search.events import TrialId
-from tuneparts.search.plan import Plan
+from tuneparts.search.groups import Group
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Search
 from tuneparts.search.storage import Folder
-from tuneparts.training.learner import Context, Learner, TaskRunner, available_device
+from tuneparts.training.learner import Context, Learner, TaskRunner
 
 _AWAY = ("botocore", "urllib3", "http.client", "google.api_core", "grpc", "ray.exceptions")
 """Modules whose exceptions say that a service did not answer; none of them need be installed."""
@@ -69,16 +68,22 @@ class TrialSetting:
     search: str = ""
     """Name of the search."""
 
-    def task_of(self, trial: TrialId, config: Mapping[str, Any]) -> Task:
-        """The data that a trial of this config learns from."""
-        draw = self.seeds[trial.arm].data(trial.seed) if trial.arm in self.seeds else None
+    def context(
+        self, trial: TrialId, config: Mapping[str, Any], gpus: float, tasks: TaskRunner | None
+    ) -> Context:
+        """The data, seed and device that a trial of this config gets."""
+        seeds = self.seeds.get(trial.arm)
+        draw = None if seeds is None else seeds.data(trial.seed)
         task, variants = (self.task, self.variants) if draw is None else self.draws[draw]
         changes = config.get(DATA_KEY)
-        return variants[variant_name(changes)] if changes else task
-
-    def learner_seed(self, trial: TrialId) -> int:
-        """The seed of a trial's learner."""
-        return self.seeds[trial.arm].init(trial.seed) if trial.arm in self.seeds else trial.seed
+        return Context(
+            task=variants[variant_name(changes)] if changes else task,
+            seed=trial.seed if seeds is None else seeds.init(trial.seed),
+            gpus=gpus,
+            score_test_always=self.score_test_always,
+            tasks=tasks,
+            stream=_stream(self.search, trial),
+        )
 
     @classmethod
     def of(
@@ -86,15 +91,8 @@ class TrialSetting:
     ) -> "TrialSetting":
         """Load the data of a search, and read the limits from the settings of this process.
 
-        Args:
-            search: the resolved search.
-            storage: where checkpoints lie.
-            code: what the search brings along.
-            folder: of the run, which keeps a record of the data; None keeps none.
-
-        Raises:
-            ConfigError: An arm cannot run here, or does not fit the data.
-            DataError: There is no such data, or it is not what the run began with.
+        The run's `folder` keeps a record of the data; data that is not what the run began with is
+        refused.
         """
         code = code or Code()
         with code.importable():
@@ -141,6 +139,29 @@ class Report:
     """Its pack failed as a whole, and no trial is to blame: it is to be trained by itself."""
 
 
+def reports_of(group: Group, setting: TrialSetting, **options: Any) -> Iterator[list[Report]]:
+    """Execute a group, and yield what each interval reports of its segments, until all are done.
+
+    The options are those of `SegmentExecution`.
+
+    Raises:
+        StorageError: The storage did not answer. The group can be executed again.
+    """
+    reports: list[Report] = []
+    if group.packed == 1:
+        one = SegmentExecution(group.segments[0], setting, **options)
+        while not reports or not reports[0].done:
+            reports = [one.step()]
+            yield reports
+        return
+    from tuneparts.executors.packed import PackExecution  # needs torch
+
+    pack = PackExecution(group, setting, **options)
+    while not reports or not all(report.done for report in reports):
+        reports = pack.step()
+        yield reports
+
+
 class SegmentExecution:
     """One segment under way; each `step` is one interval of its learner.
 
@@ -168,17 +189,11 @@ class SegmentExecution:
         gpus: float = 0.0,
         tasks: TaskRunner | None = None,
     ) -> None:
-        self._segment = segment
-        self._setting = setting
-        self._threads = threads
-        self._gpus = gpus
-        self._tasks = tasks
-        folder = Folder(setting.storage)
-        self._folder = folder
-        self._checkpoints = CheckpointStore(folder)
-        self._artifacts = ArtifactStore(folder)
-        # Made by the first step, so that what they raise becomes a report.
-        self._log: TrialLog | None = None
+        self._segment, self._setting, self._threads = segment, setting, threads
+        self._folder = Folder(setting.storage)
+        self.states = CheckpointStore(self._folder)
+        self._context = setting.context(segment.trial, segment.config, gpus, tasks)
+        # Made by the first step, so that what it raises becomes a report.
         self._learner: Learner | None = None
         self._seconds = 0.0
         self._history: list[dict[str, float]] = []
@@ -198,29 +213,27 @@ class SegmentExecution:
                 learner = self._learner or self.build()
                 if not self.is_over:
                     with self._context.seeded_globals(learner.passes):
-                        self._advance(learner)
+                        with self.timed(learner.passes) as spent:
+                            metrics = dict(learner.advance())
+                        self.keep({**metrics, **spent}, learner.state_dict())
             self.log.keep()
         except Exception as error:
             return self.failed(error)
         return self.reported()
 
-    @property
+    @cached_property
     def log(self) -> TrialLog:
         """The log of the trial."""
-        if self._log is None:
-            set_threads(self._threads)
-            self._log = TrialLog(self._folder, self._segment.trial)
-        return self._log
+        set_threads(self._threads)
+        return TrialLog(self._folder, self._segment.trial)
 
     def failed(self, error: Exception) -> Report:
-        """The report of a trial that an exception ended.
-
-        Raises:
-            StorageError: The exception says that the storage did not answer.
-        """
+        """The report of a trial that an exception ended."""
         if isinstance(error, OSError) and is_disk_full(error):
             return Report(done=True, disk_full=redact(str(error)))
-        self._log_traceback(error)
+        with suppress(OSError, StorageError):  # the storage may be what failed
+            self.log.add("".join(traceback.format_exception(error)))
+            self.log.keep()
         failure = redact(f"{type(error).__name__}: {error}")
         if is_transient(error):
             # It may come back, so the trial has not failed yet. The executor starts the
@@ -239,48 +252,28 @@ class SegmentExecution:
 
     def build(self) -> Learner:
         """Build the learner, in the newest state that was kept."""
-        segment, learner = self._segment, self.fresh()
+        segment, learner = self._segment, build_learner(self._segment.config, self._context)
         set_threads(self._threads)  # where its config was the first to import torch
-        found = self._checkpoints.find(segment)
+        found = self.states.find(segment)
         if found is not None:
             learner.load_state_dict(found.state["learner"])
-            self._history = self._known_rows(found)
+            self._history = list(found.state["rows"])
+            if segment.donor is not None and found.round < segment.round:
+                own = self.states.last(segment.trial)  # the state found holds rows of the donor
+                self._history = [] if own is None else list(own["rows"])
         if found is not None and found.round >= segment.round:
-            # The driver may have died before it heard of these rows. It ignores those it knows.
+            # The driver may have died before it recorded these rows. It ignores those it knows.
             self._seconds = found.state["seconds"]
             self._is_behind = found.round > segment.round
             self._unreported = self._rows_of_segment()
+        device = self._context.device if "torch" in sys.modules else "cpu"
         self.log.add(
             f"{segment.config['method']} from {learner.passes} to {segment.until} passes on "
-            f"{platform.node()}, process {os.getpid()}, {available_device(self._gpus)}, "
-            f"threads: {self._threads}"
+            f"{platform.node()}, process {os.getpid()}, {device}, threads: {self._threads}"
         )
         self.log.keep()  # a worker that dies at once has said where it ran
         self._learner = learner
         return learner
-
-    @cached_property
-    def _context(self) -> Context:
-        trial = self._segment.trial
-        return Context(
-            task=self._setting.task_of(trial, self._segment.config),
-            seed=self._setting.learner_seed(trial),
-            device=available_device(self._gpus),
-            score_test_always=self._setting.score_test_always,
-            tasks=self._tasks,
-            stream=stream_of(self._setting.search, trial),
-        )
-
-    def fresh(self) -> Learner:
-        """Build the learner at its start."""
-        return build_learner(self._segment.config, self._context)
-
-    def _known_rows(self, found: FoundCheckpoint) -> list[dict[str, float]]:
-        """What this trial has reported so far; a donor's state holds the rows of the donor."""
-        if self._segment.donor is None or found.round >= self._segment.round:
-            return list(found.state["rows"])
-        own = self._checkpoints.last(self._segment.trial)
-        return [] if own is None else list(own["rows"])
 
     def _rows_of_segment(self) -> list[dict[str, float]]:
         segment = self._segment
@@ -294,43 +287,40 @@ class SegmentExecution:
             )
         return [row for row in rows if row["cost/passes"] <= segment.until]
 
-    def _advance(self, learner: Learner) -> None:
-        segment, passes, seconds = self._segment, learner.passes, self._setting.interval_limit
-        if self._checkpoints.has_hung(segment, passes):
+    @contextmanager
+    def timed(self, passes: int, *, of: str = "", shared_by: int = 1) -> Iterator[dict[str, float]]:
+        """Measure the interval after so many passes, and end this process if it hangs.
+
+        What is yielded holds its seconds, and what the process used, after the block. `of` names
+        what the trial is part of, if it may not be what hangs; `shared_by` how many trials it has.
+        """
+        seconds, usage = self._setting.interval_limit, None
+        if self.states.has_hung(self._segment, passes, of=of):
             raise HangError(
                 f"an interval ends within {seconds:g} s, but the one after {passes} passes did "
                 "not. Set TUNEPARTS_INTERVAL_LIMIT if it needs longer."
             )
-        usage = Usage() if self._setting.system_metrics else None
+        if self._setting.system_metrics:
+            usage = Usage()
+        spent: dict[str, float] = {}
         start = time.perf_counter()
-        with limit(seconds, lambda: self._checkpoints.note_hang(segment, passes)):
-            metrics = dict(learner.advance())
-        seconds = time.perf_counter() - start
-        used = usage.metrics() if usage is not None else {}
-        self.keep({**metrics, **used}, seconds, learner.state_dict())
+        with limit(seconds, lambda: self.states.note_hang(self._segment, passes, of=of)):
+            yield spent
+        spent["cost/seconds"] = (time.perf_counter() - start) / shared_by
+        spent.update({} if usage is None else usage.metrics())
 
-    def keep(self, metrics: Mapping[str, float], seconds: float, learnt: Mapping[str, Any]) -> None:
-        """Keep what an interval gave, before it is reported.
-
-        Args:
-            metrics: of the interval.
-            seconds: that it took.
-            learnt: the state of the learner after it.
-        """
+    def keep(self, metrics: Mapping[str, float], learnt: Mapping[str, Any]) -> None:
+        """Keep what an interval gave, and the learner's state after it, before it is reported."""
         assert self._learner is not None
-        segment, learner = self._segment, self._learner
-        self._seconds += seconds
+        learner = self._learner
+        self._seconds += metrics["cost/seconds"]
         row = {**metrics, "cost/seconds": self._seconds}
         self._history.append(row)
         self._unreported.append(row)
         if learner.finished:
-            self._artifacts.put(segment.trial, learner.artifacts())
-        state = {
-            "learner": learnt,
-            "seconds": self._seconds,
-            "rows": self._history,
-        }
-        self._checkpoints.put(segment, learner.passes, state, last=self.is_over)
+            ArtifactStore(self._folder).put(self._segment.trial, learner.artifacts())
+        state = {"learner": learnt, "seconds": self._seconds, "rows": self._history}
+        self.states.put(self._segment, learner.passes, state, last=self.is_over)
 
     @property
     def is_over(self) -> bool:
@@ -338,12 +328,6 @@ class SegmentExecution:
         assert self._learner is not None
         is_reached = self._learner.passes >= self._segment.until
         return self._learner.finished or is_reached or self._is_behind
-
-    def _log_traceback(self, error: Exception) -> None:
-        if self._log is not None:
-            with suppress(OSError):  # the storage may be what failed
-                self._log.add("".join(traceback.format_exception(error)))
-                self._log.keep()
 
 
 def build_learner(config: Mapping[str, Any], context: Context) -> Learner:
@@ -356,7 +340,7 @@ def build_learner(config: Mapping[str, Any], context: Context) -> Learner:
         return made.build(context)
 
 
-def stream_of(search: str, trial: TrialId) -> tuple[str | int, ...]:
+def _stream(search: str, trial: TrialId) -> tuple[str | int, ...]:
     """What names the random streams of a trial of a search among those of its seed."""
     return search, trial.arm, trial.index
 
@@ -364,25 +348,16 @@ def stream_of(search: str, trial: TrialId) -> tuple[str | int, ...]:
 def restore_learner(
     search: Search, storage: str, trial: TrialId, config: Mapping[str, Any]
 ) -> Learner:
-    """Rebuild the learner of a trial on the CPU, in the newest state that was kept.
-
-    Raises:
-        DataMissingError: The checkpoint store holds no state of the trial.
-    """
+    """Rebuild the learner of a trial on the CPU, in the newest state that was kept."""
     state = CheckpointStore(Folder(storage)).last(trial)
     if state is None:
         raise DataMissingError(
-            f"a model is made from the last checkpoint of its trial, but {trial} has none in "
-            f"{storage}. The selected trial of each seed keeps its state; all do with "
-            "`keep_checkpoints=True` in the search."
+            f"{trial}: it has no checkpoint in {storage}, from which its model would be made. The "
+            "selected trial of each seed keeps its state; all do with `keep_checkpoints=True`."
         )
-    import torch
-
     task = trial_data(search, trial, config)
     seed = search.arm_seeds(search.arm(trial.arm)).init(trial.seed)
-    stream = stream_of(search.name, trial)
-    context = Context(task=task, seed=seed, device=torch.device("cpu"), stream=stream)
-    learner = build_learner(config, context)
+    learner = build_learner(config, Context(task, seed, stream=_stream(search.name, trial)))
     learner.load_state_dict(state["learner"])
     return learner
 
@@ -408,19 +383,6 @@ def give_back_memory() -> None:
         cuda.empty_cache()
 
 
-def deliver(plan: Plan, segment: Segment, report: Report) -> None:
-    """Pass on to the plan what a worker reported of a segment.
-
-    Raises:
-        StorageError: The disk of the worker, or that of the journal, is full.
-    """
-    if report.disk_full is not None:
-        raise StorageError(disk_full_message(report.disk_full))
-    plan.report(segment, report.rows)
-    if report.done:
-        plan.complete(segment, finished=report.finished, failure=report.failure)
-
-
 def is_transient(error: BaseException | None) -> bool:
     """Whether an exception says that storage or a network did not answer: it may be back later.
 
@@ -431,10 +393,8 @@ def is_transient(error: BaseException | None) -> bool:
         (True, False)
     """
     while error is not None and not isinstance(error, TunepartsError):
-        module = type(error).__module__
-        if isinstance(error, OSError) or any(
-            module == name or module.startswith(f"{name}.") for name in _AWAY
-        ):
+        module = f"{type(error).__module__}."
+        if isinstance(error, OSError) or module.startswith(tuple(f"{name}." for name in _AWAY)):
             return True
         error = error.__cause__
     return isinstance(error, StorageError | ClusterError)
@@ -446,12 +406,4 @@ def is_disk_full(error: OSError) -> bool:
         error.errno in {errno.ENOSPC, errno.EDQUOT}
         or "No space left" in str(error)
         or "quota" in str(error).lower()
-    )
-
-
-def disk_full_message(error: object) -> str:
-    """What to tell the user of a full disk."""
-    return (
-        f"results and checkpoints need space, but: {error}. Make space, then run "
-        "`tuneparts resume`; nothing is lost."
     )

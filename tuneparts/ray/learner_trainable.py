@@ -15,7 +15,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import NO_DATA, Task
 from tuneparts.executors.place import bundle
-from tuneparts.executors.ray.executor import RayTasks
+from tuneparts.executors.ray.tasks import RayTasks
 from tuneparts.methods import catalog
 from tuneparts.methods.objective import ObjectiveConfig
 from tuneparts.models import check_own_nets

@@ -138,7 +138,7 @@ class Results(RunData):
     @cached_property
     def find(self) -> ArtifactReader | None:
         """Reads the tables that trials left."""
-        from tuneparts.search.artifacts import ArtifactStore
+        from tuneparts.search.checkpoints import ArtifactStore
         from tuneparts.search.storage import Folder
 
         return ArtifactStore(Folder(self.run.storage)).find

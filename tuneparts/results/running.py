@@ -94,7 +94,7 @@ def run(
     console = console or _usual_console()
     from tuneparts.executors.place import fitted  # brings torch
 
-    place = _place(executor, address, workers, cpus)
+    place = Place(None if address else executor, address, cpus, workers)
     with connected(resolved, address, console):
         # What some algorithms find depends on the width, so the run keeps it wherever it goes on.
         made = create(fitted(resolved, place), storage=storage, address=address)
@@ -127,7 +127,7 @@ def resume(
     """
     return execute(
         runs.named(settings.current().results_dir, name, begun=True),
-        _place(executor, address, workers, cpus),
+        Place(None if address else executor, address, cpus, workers),
         retry_failed=retry_failed,
         console=console,
     )
@@ -159,17 +159,9 @@ def extend(
         InterruptedRunError: Ctrl-C; nothing is lost, and `resume` goes on.
     """
     run = runs.named(settings.current().results_dir, name)
-    place = _place(executor, address, workers, cpus)
+    place = Place(None if address else executor, address, cpus, workers)
     run, _ = grow(run, place, trials=trials, seeds=seeds, arms=arms, search=search)
     return execute(run, place, console=console)
-
-
-def _place(
-    executor: Executor, address: str | None, workers: int | None, cpus: float | None
-) -> Place:
-    """The place that arguments of `run` name; an address implies Ray."""
-    is_ray = executor == "ray" or address is not None
-    return Place(address, is_local=not is_ray, is_ray=is_ray, cpus=cpus, workers=workers)
 
 
 def _usual_console() -> Console:
@@ -272,19 +264,17 @@ def execute(
         )
         status: Status = "FAILED"
         try:
-            executor = place.executor(made.search)
-            is_starting_ray = executor == "ray" and place.address is None
+            place = place.settled(made.search)
+            is_starting_ray = place.executor == "ray" and place.address is None
             starting = "starting Ray" if is_starting_ray else "starting workers"
             with LiveView(made.search, console, starting=starting) as view:
                 ending = executors.execute(
                     made.search,
                     folder=made.folder,
-                    executor=executor,
+                    place=place,
                     observers=[tracker, view],
-                    address=place.address,
                     storage=made.storage,
-                    workers=place.workers,
-                    cpus=place.cpus,
+                    code=made.code,
                     watch=view.watch,
                 )
             status = "FINISHED" if ending.status == "done" else "KILLED"

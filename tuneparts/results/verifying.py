@@ -98,17 +98,14 @@ def verify(run: runs.Run, *, num_trials: int = 5, seed: int = 0) -> Iterator[Ver
 def _trained(
     segment: "Segment", setting: "TrialSetting", arm: "Arm"
 ) -> tuple[list[Mapping[str, float]], str]:
-    from tuneparts.executors.packed import GroupExecution
-    from tuneparts.executors.worker import Report
+    from tuneparts.executors.worker import Report, reports_of
     from tuneparts.search.groups import Group
 
     threads = max(1, int(arm.resources.cpus))  # as executors give them; sums depend on it
     group = Group((segment,), arm.packed)
-    execution = GroupExecution(group, setting, threads=threads, gpus=arm.resources.gpus)
     rows: list[Mapping[str, float]] = []
     report = Report()
-    while not report.done:
-        (report,) = execution.step()
+    for (report,) in reports_of(group, setting, threads=threads, gpus=arm.resources.gpus):
         rows += list(report.rows)
     return rows, report.failure or report.disk_full or ""
 

@@ -1,16 +1,18 @@
-"""The checkpoint store: states of learners between intervals, and the rule which of them are kept.
+"""What trials keep: states of learners between intervals, and the tables that learners leave.
 
 A file is named by round and passes. Within a round the newest two stay, so that a damaged one
 has a predecessor. At the end of a round its last state stays as the start of the next round,
 for this trial or for one that copies it.
 """
 
+import functools
 import logging
 import queue
 import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tuneparts.core.errors import CheckpointError, TunepartsError
@@ -18,6 +20,7 @@ from tuneparts.search.events import TrialId
 from tuneparts.search.segment import Segment
 from tuneparts.search.storage import Folder
 from tuneparts.training import checkpoint
+from tuneparts.training.learner import Columns, to_csv
 
 _NAME = re.compile(r"^r(\d{3})-p(\d{9})\.pt$")
 _HANG = "hang-"
@@ -51,13 +54,10 @@ class CheckpointStore:
     """
 
     def __init__(self, storage: Folder) -> None:
-        self._storage = storage
+        self._folder = functools.lru_cache(8)(partial(_trial_folder, storage))
 
     def put(self, segment: Segment, passes: int, state: Mapping[str, Any], *, last: bool) -> None:
-        """Keep the state of a trial after so many passes, and delete those that are superfluous.
-
-        `last` says that the segment ends here.
-        """
+        """Keep a state, the `last` of its segment or not, and delete superfluous ones."""
         folder = self._folder(segment.trial)
         before = _written(folder)
         folder.write(_name(segment.round, passes), checkpoint.to_bytes(state))
@@ -85,9 +85,6 @@ class CheckpointStore:
 
         A journal on a disk that lost its last writes may ask for a round that was over long ago.
         The state is then of a later round; what the trial reported on the way is in it.
-
-        Raises:
-            CheckpointError: The state that the round before ended with cannot be read.
         """
         own = self._folder(segment.trial)
         names = [name for name in own.names() if _NAME.match(name)]
@@ -130,8 +127,9 @@ class CheckpointStore:
                 return state
         return None
 
-    def _folder(self, trial: TrialId) -> Folder:
-        return self._storage.child(*str(trial).split("/"))
+
+def _trial_folder(storage: Folder, trial: TrialId, *names: str) -> Folder:
+    return storage.child(*str(trial).split("/"), *names)
 
 
 def _written(folder: Folder) -> list[str]:
@@ -139,9 +137,8 @@ def _written(folder: Folder) -> list[str]:
 
 
 def _read(folder: Folder, name: str) -> dict[str, Any] | None:
-    source = f"{folder.uri}/{name}"
     try:
-        return checkpoint.from_bytes(folder.read(name), source=source)
+        return checkpoint.from_bytes(folder.read(name), source=f"{folder.uri}/{name}")
     except CheckpointError as error:
         _log.warning("%s The one before it is used.", error)
         return None
@@ -160,17 +157,35 @@ def _parse(name: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (-1, -1)
 
 
-class Cleaner:
-    """A thread that removes the states of trials, since storage may be slow to answer.
-
-    Which ones the plan decides; logs and artifacts stay.
+class ArtifactStore:
+    """The tables that trials left: CSV files beside their states.
 
     Example:
         >>> import tempfile
-        >>> cleaner = Cleaner(tempfile.mkdtemp())
-        >>> cleaner.forget(TrialId("none", 0, 0))
-        >>> cleaner.close()
+        >>> store = ArtifactStore(Folder(tempfile.mkdtemp()))
+        >>> store.put(TrialId("pwfn", 0, 0), {"weights": {"mu": [0.5]}})
+        >>> print(store.find("pwfn/seed0/00000", "weights").strip())
+        mu
+        0.5
     """
+
+    def __init__(self, storage: Folder) -> None:
+        self._storage = storage
+
+    def put(self, trial: TrialId, tables: Mapping[str, Columns]) -> None:
+        """Keep the tables of a finished trial; tables of the same name are replaced."""
+        for name, columns in tables.items():
+            folder = _trial_folder(self._storage, trial, "exhibits")
+            folder.write(f"{name}.csv", to_csv(columns).encode())
+
+    def find(self, trial: str, name: str) -> str | None:
+        """Read a table as CSV text; None where the trial left none of this name."""
+        folder = _trial_folder(self._storage, TrialId.parse(trial), "exhibits")
+        return folder.read(f"{name}.csv").decode() if f"{name}.csv" in folder.names() else None
+
+
+class Cleaner:
+    """A thread that removes the states of trials, since storage may be slow to answer."""
 
     def __init__(self, storage: str) -> None:
         self._store = CheckpointStore(Folder(storage))

@@ -5,24 +5,30 @@ Loading reads tensors, numbers, strings and containers of them; it runs nothing.
 
 import hashlib
 import io
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from tuneparts.core import atomic
 from tuneparts.core.errors import CheckpointError
 
 MAGIC = b"tuneparts checkpoint 1\n"
 """First bytes of every checkpoint."""
+_JSON = b"{"
+"""First byte of a state without tensors, which is written without torch."""
 
 
 def to_bytes(state: Mapping[str, Any]) -> bytes:
     """Serialise a state, sealed with its digest; the result shares no memory with it."""
-    buffer = io.BytesIO()
-    torch.save(dict(state), buffer)
-    body = buffer.getvalue()
+    if _is_json(state):
+        body = json.dumps(state).encode()
+    else:
+        import torch
+
+        buffer = io.BytesIO()
+        torch.save(dict(state), buffer)
+        body = buffer.getvalue()
     return MAGIC + hashlib.sha256(body).digest() + body
 
 
@@ -35,6 +41,10 @@ def from_bytes(content: bytes, *, source: str = "checkpoint") -> dict[str, Any]:
             f"a checkpoint must be whole, but {source} ({len(content)} bytes) is truncated, "
             "damaged or something else. Use the one before it, or start anew."
         )
+    if body.startswith(_JSON):
+        return json.loads(body)  # type: ignore[no-any-return]
+    import torch
+
     try:
         state = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many types
@@ -45,6 +55,15 @@ def from_bytes(content: bytes, *, source: str = "checkpoint") -> dict[str, Any]:
     if not isinstance(state, dict):
         raise CheckpointError(f"a checkpoint is a mapping, but {source} holds a {type(state)}.")
     return state
+
+
+def _is_json(value: object) -> bool:
+    """Whether a value comes back from JSON as it is."""
+    if type(value) is dict:
+        return all(type(name) is str and _is_json(one) for name, one in value.items())
+    if type(value) is list:
+        return all(map(_is_json, value))
+    return type(value) in (str, int, float, bool, type(None))
 
 
 def save(path: Path, state: Mapping[str, Any]) -> None:

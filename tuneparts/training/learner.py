@@ -99,13 +99,33 @@ class TaskRunner(Protocol):
         ...
 
 
+class _Device:
+    """The device of a context: the one given, else chosen when it is first asked for.
+
+    So that a context can be made without torch.
+    """
+
+    def __get__(self, context: "Context | None", _: type) -> Any:
+        if context is None:
+            return None  # the default of the field
+        if context.__dict__.get("device") is None:
+            context.__dict__["device"] = available_device(context.gpus)
+        return context.__dict__["device"]
+
+    def __set__(self, context: "Context", device: Any) -> None:
+        context.__dict__["device"] = device
+
+
 @dataclass(frozen=True)
 class Context:
     """What a config needs to build a learner, besides itself."""
 
     task: Task
     seed: int
-    device: "torch.device"
+    device: "torch.device" = _Device()  # type: ignore[assignment]
+    """Where it trains; when not given the GPU if there are `gpus`, else the CPU."""
+    gpus: float = 0.0
+    """How much of a GPU the learner was given."""
     score_test_always: bool = False
     """Score test data at each interval, for curves; selection never reads it."""
     tasks: TaskRunner | None = None

@@ -14,11 +14,11 @@ and not at the clock, so that numbers stay the same: threads add in another orde
 import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import torch
-from torch import nn
-
-from tuneparts.models.sizes import count_flops
+if TYPE_CHECKING:  # a worker of plain functions needs no torch
+    import torch
+    from torch import nn
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -42,12 +42,17 @@ def keep_freed_memory() -> bool:
 
 @contextmanager
 def threads_for(
-    nets: Sequence[nn.Module], in_shape: tuple[int, ...], num_examples: int, device: torch.device
+    nets: "Sequence[nn.Module]",
+    in_shape: tuple[int, ...],
+    num_examples: int,
+    device: "torch.device",
 ) -> Iterator[None]:
     """Train on one thread where passes over these nets are small; nothing changes off the CPU.
 
     `num_examples` are those of a pass, every augmentation sample counted.
     """
+    import torch
+
     before = torch.get_num_threads()
     if before > 1 and device.type == "cpu":
         each = [_operations(net, in_shape) for net in nets]
@@ -59,8 +64,10 @@ def threads_for(
         torch.set_num_threads(before)
 
 
-def _operations(net: nn.Module, in_shape: tuple[int, ...]) -> int:
+def _operations(net: "nn.Module", in_shape: tuple[int, ...]) -> int:
     """Of one example; 0 where the net runs only with real numbers in it."""
+    from tuneparts.models.sizes import count_flops
+
     for is_whole in (False, True):
         try:
             return count_flops(net, in_shape, is_whole=is_whole)

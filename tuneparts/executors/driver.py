@@ -1,0 +1,189 @@
+"""The loop of a search that runs: hand out what may run, pass on what comes back, end what is late.
+
+`drive` is the same for all executors. What differs is their `Pool`: this process, processes of this
+machine, or Ray tasks.
+"""
+
+import itertools
+import time
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tuneparts.core.errors import HangError, StorageError, WorkerError
+from tuneparts.executors.logs import TrialLog
+from tuneparts.executors.worker import Report
+from tuneparts.search.groups import Group, Groups
+from tuneparts.search.journal import Journal
+from tuneparts.search.plan import Plan
+from tuneparts.search.segment import Segment
+from tuneparts.search.storage import Folder
+
+_PAUSE = 1.0
+"""Seconds before storage that did not answer is tried again."""
+_MOST_FAILED_STARTS = 5
+"""How often in a row jobs may fail before they begin."""
+MULTIPLE = 10.0
+"""How many times the longest interval of the other trials an interval may take."""
+FLOOR = 600.0
+"""Seconds that every interval may take: to build a learner and to read its data is part of it."""
+FEWEST = 3
+"""Intervals of other trials that must be known."""
+
+
+@dataclass(eq=False)
+class Job:
+    """A group of segments, mostly one, that an executor was given."""
+
+    group: Group
+    has_begun: bool = False
+    since: float = field(default_factory=time.monotonic)
+    """When it was submitted, began or last reported."""
+
+
+class Pool(Protocol):
+    """Where jobs run."""
+
+    storage: str
+    """Where checkpoints and logs are."""
+
+    def open_arms(self, jobs: Sequence[Job]) -> Container[str] | None:
+        """The arms of which another job may be submitted beside these; None for all."""
+        ...
+
+    def submit(self, group: Group) -> Job:
+        """Start a job, or queue it."""
+        ...
+
+    def wait(self, jobs: Sequence[Job]) -> Iterable[tuple[Job, list[Report] | Exception]]:
+        """Wait a second at most; yields what jobs report, or why one was lost.
+
+        A report is a list with an item for each segment; an empty one says that the job has begun.
+        """
+        ...
+
+    def end(self, job: Job) -> None:
+        """End a job with its process; what must survive is in the checkpoint store."""
+        ...
+
+
+def drive(plan: Plan, pool: Pool) -> Iterator[Report]:
+    """Run a plan to its end, and yield each report after it was recorded.
+
+    Raises:
+        StorageError: A disk is full.
+        WorkerError: Workers do not start.
+    """
+    groups, jobs, starts = Groups(plan), list[Job](), _Starts()
+
+    def end(ended: Sequence[Job]) -> None:
+        for job in ended:
+            jobs.remove(job)
+            pool.end(job)
+
+    try:
+        while not plan.done:
+            plan.look()
+            end([job for job in jobs if groups.is_over(job.group)])
+            while (group := groups.take(pool.open_arms(jobs))) is not None:
+                jobs.append(pool.submit(group))
+                if jobs[-1].has_begun:
+                    groups.started(group)
+            for job, news in pool.wait(jobs):
+                if isinstance(news, Exception):
+                    jobs.remove(job)
+                    _lose(groups, job, news, starts)
+                    continue
+                if not job.has_begun:
+                    job.has_begun, starts.num_failed = True, 0
+                    groups.started(job.group)
+                job.since = time.monotonic()
+                if any(report.leave for report in news):
+                    pool.end(job)
+                if news and all(report.done for report in news):
+                    jobs.remove(job)
+                _deliver(groups, job.group, news)
+                yield from news
+            end([job for job in jobs if job.has_begun and _gives_up(groups, job, pool.storage)])
+    finally:
+        end(list(jobs))
+
+
+@dataclass
+class _Starts:
+    """Jobs that failed in a row before they began."""
+
+    num_failed: int = 0
+    last: float = 0.0
+
+
+def _lose(groups: Groups, job: Job, error: Exception, starts: _Starts) -> None:
+    """Queue a job again that lost its process or its storage, or whose process did not start."""
+    if job.has_begun and isinstance(error, StorageError):
+        if groups.lost(job.group, "the storage failed", f": {error}"):
+            time.sleep(_PAUSE)
+    elif job.has_begun:
+        groups.lost(job.group)
+    else:
+        for segment in job.group.segments:
+            if not groups.plan.is_over(segment):
+                groups.plan.give_back(segment)
+        if job.since >= starts.last:  # several may fail for one reason
+            starts.num_failed, starts.last = starts.num_failed + 1, time.monotonic()
+        if starts.num_failed > _MOST_FAILED_STARTS:
+            message = f"workers did not start {starts.num_failed} times in a row: {error}"
+            raise WorkerError(message) from None
+
+
+def _deliver(groups: Groups, group: Group, reports: Sequence[Report]) -> None:
+    """Record what a worker reports of each segment; nothing when it has just begun."""
+    for segment, report in zip(group.segments, reports, strict=False):
+        if report.disk_full is not None:
+            raise StorageError(
+                f"results and checkpoints need space, but: {report.disk_full}. Make space, then "
+                "run `tuneparts resume`; nothing is lost."
+            )
+        if report.alone:
+            groups.give_back_alone(segment)
+            continue
+        groups.plan.report(segment, report.rows)
+        if report.done:
+            groups.plan.complete(segment, finished=report.finished, failure=report.failure)
+
+
+def _gives_up(groups: Groups, job: Job, storage: str) -> bool:
+    """Give up a job that has not reported for far too long; returns whether it did."""
+    seconds = (time.monotonic() - job.since) / len(job.group.segments)
+    late = overdue(groups.plan.journal, job.group.segments[0], seconds, storage)
+    if late is not None and job.group.packed == 1:
+        _deliver(groups, job.group, [late])
+    elif late is not None:
+        groups.lost(job.group)
+    return late is not None
+
+
+def overdue(journal: Journal, segment: Segment, seconds: float, storage: str) -> Report | None:
+    """The report of a segment that is to be given up; None if it may go on.
+
+    What the other trials of its arm took says much sooner than `TUNEPARTS_INTERVAL_LIMIT` that
+    something is wrong. The reason is added to the trial's log.
+    """
+    if seconds < FLOOR:
+        return None
+    known: list[float] = []
+    for trial, record in journal.trials.items():
+        if trial.arm == segment.trial.arm and trial != segment.trial:
+            rows = [record.rows[step].metrics for step in sorted(record.rows)]
+            spent = [0.0, *(row.get("cost/seconds", 0.0) for row in rows)]
+            known += [after - before for before, after in itertools.pairwise(spent)]
+    limit = max(FLOOR, MULTIPLE * max(known, default=0.0))
+    if len(known) < FEWEST or seconds < limit:
+        return None
+    error = HangError(
+        f"an interval of `{segment.trial.arm}` ends within {limit:.0f} s, which is {MULTIPLE:g} "
+        "times the longest of its other trials and ten minutes at least, but this one did not."
+    )
+    log = TrialLog(Folder(storage), segment.trial)
+    log.add(str(error))
+    log.keep()
+    return Report(done=True, failure=f"{type(error).__name__}: {error}")
