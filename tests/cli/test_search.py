@@ -132,7 +132,7 @@ def test_a_run_of_a_cluster_goes_on_here_only_if_told_so(
                 verb.resume(made.name)
     verb.resume(made.name, local=True)
     verb.resume(made.name, address="head:6379")
-    assert executed == [Place(), LOCAL, Place("head:6379")]
+    assert executed == [Place(), LOCAL, Place(address="head:6379")]
     here = running.create(search)
     verb.resume(here.name)
 

@@ -73,7 +73,7 @@ def test_a_run_goes_on_when_its_file_is_gone(search, tmp_path) -> None:
     copy = shutil.copy(EXAMPLE, tmp_path)
     brought = load.load(copy, scale="smoke", changes=["mean.batch_size=20"])
     made = runs.create(tmp_path / "results", brought, **FACTS)
-    once = {"folder": made.folder, "executor": "local", "workers": 1}
+    once = {"folder": made.folder, "place": Place("local", workers=1)}
     assert execute(brought, **once, observers=[Interrupt()]).status == "interrupted"
 
     Path(copy).write_text("raise RuntimeError('edited since')\n")

@@ -276,7 +276,7 @@ def test_storage_that_comes_back_harms_nobody(null_search, null_arm, tmp_path, m
             raise OSError("the store is away")
         write(self, name, content)
 
-    monkeypatch.setattr(local, "_PAUSE", 0.0)
+    monkeypatch.setattr("tuneparts.executors.driver._PAUSE", 0.0)
     monkeypatch.setattr(Folder, "write", unreliable)
     search = null_search(null_arm("fixed"))
     found = here(search, tmp_path / "run")
@@ -289,7 +289,7 @@ def test_storage_that_stays_away_fails_the_trial(
     def away(*_: Any, **__: Any) -> None:
         raise OSError("the store is away")
 
-    monkeypatch.setattr(local, "_PAUSE", 0.0)
+    monkeypatch.setattr("tuneparts.executors.driver._PAUSE", 0.0)
     monkeypatch.setattr("tuneparts.search.checkpoints.CheckpointStore.put", away)
     ((_, rows, end),) = here(null_search(null_arm("fixed")), tmp_path).values()
     assert (rows, end[0]) == ({}, "failed")

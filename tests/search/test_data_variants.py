@@ -84,8 +84,8 @@ def test_another_process_and_a_restored_net_have_the_same_data(null_search, tmp_
     search = null_search(arm(space=SIZES))
     setting = pickle.loads(pickle.dumps(TrialSetting.of(search, str(tmp_path))))
     trial = TrialId("a", 0, 0)
-    assert len(setting.task_of(trial, {"data": {"num_train": 40}}).train) == 40
-    assert len(setting.task_of(trial, {}).train) == 20
+    assert len(setting.context(trial, {"data": {"num_train": 40}}).task.train) == 40
+    assert len(setting.context(trial, {}).task.train) == 20
     execute(search, folder=tmp_path, place=Place("local", workers=1))
     best = TrialId("a", 0, 4)
     record = records(tmp_path / "journal.jsonl")[best]

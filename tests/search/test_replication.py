@@ -84,7 +84,9 @@ def test_arms_of_a_replicate_share_its_data_in_workers_and_readers(tmp_path: Pat
     search = asked(Arm(name="a", config=SHORT), random_arm())
     setting = TrialSetting.of(search, str(tmp_path), folder=tmp_path)
     tasks = [
-        setting.task_of(TrialId(arm, seed, 0), {}) for seed in (0, 1) for arm in ["a", "random"]
+        setting.context(TrialId(arm, seed, 0), {}).task
+        for seed in (0, 1)
+        for arm in ["a", "random"]
     ]
     assert tasks[0] is tasks[1]
     assert tasks[2] is tasks[3]

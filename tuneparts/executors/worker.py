@@ -68,9 +68,7 @@ class TrialSetting:
     search: str = ""
     """Name of the search."""
 
-    def context(
-        self, trial: TrialId, config: Mapping[str, Any], gpus: float, tasks: TaskRunner | None
-    ) -> Context:
+    def context(self, trial: TrialId, config: Mapping[str, Any], **options: Any) -> Context:
         """The data, seed and device that a trial of this config gets."""
         seeds = self.seeds.get(trial.arm)
         draw = None if seeds is None else seeds.data(trial.seed)
@@ -79,10 +77,9 @@ class TrialSetting:
         return Context(
             task=variants[variant_name(changes)] if changes else task,
             seed=trial.seed if seeds is None else seeds.init(trial.seed),
-            gpus=gpus,
             score_test_always=self.score_test_always,
-            tasks=tasks,
             stream=_stream(self.search, trial),
+            **options,
         )
 
     @classmethod
@@ -192,7 +189,7 @@ class SegmentExecution:
         self._segment, self._setting, self._threads = segment, setting, threads
         self._folder = Folder(setting.storage)
         self.states = CheckpointStore(self._folder)
-        self._context = setting.context(segment.trial, segment.config, gpus, tasks)
+        self._context = setting.context(segment.trial, segment.config, gpus=gpus, tasks=tasks)
         # Made by the first step, so that what it raises becomes a report.
         self._learner: Learner | None = None
         self._seconds = 0.0

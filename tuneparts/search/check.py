@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
-import torch
-
 from tuneparts.core.errors import ConfigError, TunepartsError
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.data.task import Task, part_digest
@@ -14,7 +12,6 @@ from tuneparts.search.arm import Arm, variant_name
 from tuneparts.search.spec import Search
 from tuneparts.training.config import SupervisedConfig
 from tuneparts.training.learner import Context
-from tuneparts.training.pack import Pack, PackableLearner
 
 
 def check(search: Search) -> None:
@@ -118,7 +115,11 @@ def _check_task(arm: Arm, task: Task) -> None:
 
 def _try_pack(arm: Arm, task: Task, *, seed: int) -> None:
     """Refuse to pack trials whose first step fails in a pack, or is another one there."""
-    config, context = _drawn(arm), Context(task=task, seed=seed, device=torch.device("cpu"))
+    import torch
+
+    from tuneparts.training.pack import Pack, PackableLearner
+
+    config, context = _drawn(arm), Context(task, seed)
     try:
         with context.seeded_globals():
             packed, alone = (cast(PackableLearner, config.build(context)) for _ in range(2))
@@ -136,7 +137,7 @@ def _try_nets(arm: Arm, task: Task, *, seed: int) -> None:
     nets = ", ".join(f"`{net.name}`" for net in own_nets(config))
     try:
         check_own_nets(config, task.in_shape, task.num_outputs, is_whole=task.has_tokens)
-        config.build(Context(task=task, seed=seed, device=torch.device("cpu")))
+        config.build(Context(task, seed))
     except Exception as error:  # whatever somebody else's code raises
         reason = f"{type(error).__name__}: {error}. Change the net, or give the arm another method."
         raise ConfigError(

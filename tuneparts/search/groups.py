@@ -15,7 +15,6 @@ from tuneparts.search.events import TrialId
 from tuneparts.search.plan import SEE_LOG, WORKER_DIED, Plan
 from tuneparts.search.segment import Segment
 from tuneparts.training.config import SupervisedConfig
-from tuneparts.training.pack import pack_key
 
 
 @dataclass(frozen=True)
@@ -83,6 +82,8 @@ class Groups:
 
 def _key(segment: Segment) -> str:
     """What the segments of a pack have in common."""
+    from tuneparts.training.pack import pack_key  # needs torch
+
     config = method_config(segment.config)
     assert isinstance(config, SupervisedConfig)
     bounds = [segment.trial.seed, segment.round, segment.start, segment.until]
