@@ -39,23 +39,26 @@ from tuneparts.training.supervised import DataLearner
 
 
 class Members(nn.Module, ABC):
-    """Several predictors in one module, whatever they share."""
+    """Several predictors in one module, whatever they share.
 
-    @property
-    @abstractmethod
-    def num_members(self) -> int:
-        """M."""
+    Args:
+        num_members: M.
+        flops: operations of each member for one example; of members that cannot run alone one
+            number, that of all together.
+    """
+
+    def __init__(self, num_members: int, flops: Sequence[int]) -> None:
+        super().__init__()
+        self.num_members = num_members
+        self._flops = list(flops)
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
         """Logits (M, B, K) of a batch (B, ...)."""
 
-    @abstractmethod
     def member_flops(self) -> list[int]:
-        """Operations of each member for one example.
-
-        A method whose members cannot run alone gives one number, that of all together.
-        """
+        """Operations of each member for one example, or of all together."""
+        return list(self._flops)
 
     @contextmanager
     def prepared(self) -> Iterator[None]:
@@ -76,16 +79,8 @@ class NetMembers(Members):
     """Members that have a net each, and may lend it weights that they share."""
 
     def __init__(self, nets: Sequence[nn.Module], flops: Sequence[int]) -> None:
-        super().__init__()
+        super().__init__(len(nets), flops)
         self.nets = nn.ModuleList(nets)
-        self._flops = list(flops)
-
-    @property
-    def num_members(self) -> int:
-        return len(self.nets)
-
-    def member_flops(self) -> list[int]:
-        return list(self._flops)
 
     @abstractmethod
     def lent(self) -> list[dict[str, Tensor]]:
