@@ -170,9 +170,7 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
                 f"`augmentation` acts on images (C, H, W), but inputs have shape {task.in_shape}. "
                 "Leave it out."
             )
-        self._batches = Batches(
-            len(self.train_data), config.batch_size, seed=context.seed, replacement=False
-        )
+        self._batches = self.new_batches()
         self._augmentation = self.generator("augment")
 
     def initial_nets(self, members: Sequence[NetConfig]) -> tuple[list[nn.Module], list[int]]:

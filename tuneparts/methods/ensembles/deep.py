@@ -14,7 +14,6 @@ from torch import Tensor
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.batches import Batches
 from tuneparts.methods.ensembles.config import DeepEnsembleConfig
 from tuneparts.models import DigitsCnn, Mlp, MobileNetV2, NetConfig, WideResNet
 from tuneparts.models.sizes import count_parameters
@@ -87,13 +86,7 @@ class DeepEnsembleLearner(NetMembersLearner, parts=("_own",)):
         self.model = PlainMembers(*self.initial_nets(nets)).to(context.device)
         self.optimiser = self.new_optimiser(self.model)
         self._own = {
-            f"member_{number}": Batches(
-                len(self.train_data),
-                config.batch_size,
-                seed=context.seed,
-                stream=("batches", number),
-                replacement=False,
-            )
+            f"member_{number}": self.new_batches("batches", number)
             for number in range(self.model.num_members)
             if config.batches == "own"
         }

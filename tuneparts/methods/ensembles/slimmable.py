@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.batches import Batches
 from tuneparts.methods.ensembles.config import SlimmableConfig, UniversallySlimmableConfig
 from tuneparts.methods.ensembles.deep import narrowed
 from tuneparts.models import NetConfig
@@ -124,22 +123,13 @@ class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
         return torch.stack(losses)
 
     def evaluate(self) -> dict[str, float]:
-        stream = Batches(
-            len(self.train_data),
-            self.config.batch_size,
-            seed=self.context.seed,
-            stream=("recalibrate", self.passes),
-            replacement=False,
-        )
+        stream = self.new_batches("recalibrate", self.passes)
         augmentation = self.generator("recalibrate", str(self.passes))
-        recalibrate(
-            self.model,
-            (
-                self.config.augmentation(self.train_data.take(stream.next())[0], augmentation)
-                for _ in range(self.config.recalibrate)
-            ),
-            self.model,
+        batches = (
+            self.config.augmentation(self.train_data.take(stream.next())[0], augmentation)
+            for _ in range(self.config.recalibrate)
         )
+        recalibrate(self.model, batches, self.model)
         return super().evaluate()
 
     def _between(self) -> list[NetConfig]:

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from tuneparts.core import settings
 from tuneparts.core.errors import CheckpointError, ConfigError
-from tuneparts.data.batches import Batches
 from tuneparts.data.task import Task, digest
 from tuneparts.hypers.config import FixedConfig
 from tuneparts.methods.pwfn import codefile, quantisers
@@ -106,9 +105,7 @@ class PwfnLearner(
         names, self.left_out = cover(self.net, probe)
         self.gaussians = Gaussians(self.net, names)
         self.rounds = config.rounds()
-        self._batches = Batches(
-            len(self.train_data), config.batch_size, seed=context.seed, replacement=False
-        )
+        self._batches = self.new_batches()
         self._augmentation = self.generator("augment")
         self._noise = self.generator("weight noise")
         self._num_rounds_done = 0
@@ -405,13 +402,7 @@ class PwfnLearner(
 
     def _recalibrate(self) -> None:
         """Take BatchNorm statistics anew: those so far belong to weights that have just moved."""
-        stream = Batches(
-            len(self.train_data),
-            self.config.batch_size,
-            seed=self.context.seed,
-            stream=("recalibrate", self._num_rounds_done),
-            replacement=False,
-        )
+        stream = self.new_batches("recalibrate", self._num_rounds_done)
         augmentation = self.generator(f"recalibrate {self._num_rounds_done}")
         recalibrate(
             self.net,
