@@ -260,10 +260,13 @@ class PwfnConfig(SupervisedConfig):
         return self
 
     def exposure(self, *, alpha: float, steps: int) -> float:
-        """The exposure of deviations to the pull after this many passes of SGD."""
-        return exposure(
-            lr=self.finetune.lr, momentum=self.finetune.momentum, alpha=alpha, steps=steps
-        )
+        """Compute X such that a flat weight's deviation has gone 1 - exp(-X) of the way to S.
+
+        It makes runs of SGD of different lengths comparable: on a small data set the same alpha
+        leaves standard deviations where they started.
+        """
+        mean_abs_eps = math.sqrt(2 / math.pi)
+        return self.finetune.lr / (1 - self.finetune.momentum) * alpha * mean_abs_eps * steps
 
     def strength(self) -> float:
         """The pull's alpha: as given, or by the exposure that is asked for."""
@@ -272,14 +275,18 @@ class PwfnConfig(SupervisedConfig):
         return self.sigma.exposure / self.exposure(alpha=1.0, steps=self.rounds().num_fixing)
 
     def rounds(self) -> "Rounds":
-        """When each stage ends."""
-        return cut(
-            self.passes,
-            pretrain=self.pretrain,
-            warmup=self.warmup,
-            first_round=self.first_round,
-            num_rounds=len(self.fractions),
-        )
+        """When each stage ends; rounds too short for a pass end where the round before does.
+
+        Example:
+            >>> PwfnConfig(passes=100, first_round=0.5, fractions=(0.2, 0.5, 1)).rounds()
+            Rounds(pretrain_end=50, warmup_end=50, ends=(60, 80, 100))
+        """
+        warmup_end = round((self.pretrain + self.warmup) * self.passes)
+        others = [1.0] * (len(self.fractions) - 1)
+        lengths = list(accumulate([self.first_round if others else 1.0, *others]))
+        rest = self.passes - warmup_end
+        ends = [warmup_end + round(rest * length / lengths[-1]) for length in lengths]
+        return Rounds(round(self.pretrain * self.passes), warmup_end, tuple(ends))
 
     def measurable(self) -> tuple[Self, int]:
         shared = self.rounds().pretrain_end if self.shares_pretraining else 0
@@ -288,8 +295,7 @@ class PwfnConfig(SupervisedConfig):
     def check(self, task: Task | None = None, *, copies_state: bool = False) -> None:
         super().check(task, copies_state=copies_state)
         if task is not None and self.ensemble:
-            reason = "its `ensemble` averages probabilities"
-            check.refuse_target(self, task, reason)
+            check.refuse_target(self, task, "its `ensemble` averages probabilities")
 
     def build(self, context: Context) -> Learner:
         from tuneparts.methods.pwfn.learner import PwfnLearner
@@ -310,38 +316,3 @@ class Rounds:
     def num_fixing(self) -> int:
         """Passes after pretraining."""
         return self.ends[-1] - self.pretrain_end
-
-
-def cut(
-    passes: int, *, pretrain: float, warmup: float, first_round: float, num_rounds: int
-) -> Rounds:
-    """Divide a budget of passes; rounds too short for a pass end where the round before does.
-
-    Args:
-        passes: the budget.
-        pretrain: share of the budget before weights become Gaussians.
-        warmup: share of the budget in which only deviations train.
-        first_round: length of the first round relative to each other one.
-        num_rounds: how many rounds share the rest.
-
-    Example:
-        >>> cut(100, pretrain=0.5, warmup=0.0, first_round=0.5, num_rounds=3)
-        Rounds(pretrain_end=50, warmup_end=50, ends=(60, 80, 100))
-    """
-    pretrain_end = round(pretrain * passes)
-    warmup_end = round((pretrain + warmup) * passes)
-    others = [1.0] * (num_rounds - 1)
-    lengths = list(accumulate([first_round if others else 1.0, *others]))
-    rest = passes - warmup_end
-    ends = [warmup_end + round(rest * length / lengths[-1]) for length in lengths]
-    return Rounds(pretrain_end, warmup_end, tuple(ends))
-
-
-def exposure(*, lr: float, momentum: float, alpha: float, steps: int) -> float:
-    """Compute X such that a flat weight's deviation has gone 1 - exp(-X) of the way to the cutoff.
-
-    It makes runs of different lengths comparable: on a small data set the same alpha leaves
-    standard deviations where they started.
-    """
-    mean_abs_eps = math.sqrt(2 / math.pi)
-    return lr / (1 - momentum) * alpha * mean_abs_eps * steps
