@@ -71,8 +71,8 @@ class Clusters(Quantiser):
     def _check_rules_agree(self) -> Self:
         if self.distance == "relative" and self.delta >= 1:
             raise ValueError(
-                "every weight is at relative distance 1 from 0: `delta < 1` must hold with "
-                f"`distance = relative`, but got {self.delta}. WFN used 0.0075 to 0.015"
+                f"`delta` = {self.delta}: `delta < 1` must hold with `distance = relative`, where "
+                "every weight is at distance 1 from 0. WFN used 0.0075 to 0.015"
             )
         if self.rule == "running_mean" and not self.monotone:
             raise ValueError(
@@ -165,10 +165,8 @@ class SigmaConfig(Config):
     @model_validator(mode="after")
     def _check_one_strength(self) -> Self:
         if self.exposure is not None and "alpha" in self.model_fields_set:
-            raise ValueError(
-                "alpha follows from `exposure`: give one of them, but got "
-                f"{self.alpha} and {self.exposure}"
-            )
+            given = f"`alpha` = {self.alpha} and `exposure` = {self.exposure}"
+            raise ValueError(f"{given}: alpha follows from `exposure`, give one of them")
         return self
 
     @model_serializer(mode="wrap")
@@ -232,27 +230,19 @@ class PwfnConfig(SupervisedConfig):
     @model_validator(mode="after")
     def _check_fields_agree(self) -> Self:
         if self.pretrain + self.warmup >= 1:
-            raise ValueError(
-                "`pretrain + warmup < 1` must hold, so that rounds have passes, "
-                f"but got {self.pretrain} + {self.warmup}"
-            )
+            given = f"`pretrain` = {self.pretrain} and `warmup` = {self.warmup}"
+            raise ValueError(f"{given}: their sum must be below 1, so that rounds have passes")
         if self.pretrained is not None and self.pretrain > 0:
-            raise ValueError(
-                "a pretrained net is not pretrained again: set `pretrain` to 0, "
-                f"but got {self.pretrain}"
-            )
+            given = f"`pretrain` = {self.pretrain} with `pretrained`"
+            raise ValueError(f"{given}: such a net is not pretrained again, set `pretrain` to 0")
         if self.sigma.exposure is not None and self.finetune.kind != "sgd":
-            raise ValueError(
-                "`sigma.exposure` is defined for SGD, but `finetune.kind` is "
-                f"{self.finetune.kind}: give `sigma.alpha`"
-            )
+            given = f"`sigma.exposure` with `finetune.kind` = {self.finetune.kind}"
+            raise ValueError(f"{given}: it is defined for SGD, give `sigma.alpha`")
         if isinstance(self.quantiser, Uniform) and len(self.fractions) > 1:
-            raise ValueError(
-                "`uniform` rounds all weights at once: set `fractions` to (1.0,), but got "
-                f"{self.fractions}"
-            )
-        given = self.sigma != SigmaConfig() or self.warmup > 0 or self.ensemble > 0
-        if given and not self.quantiser.uses_sigma:
+            given = f"`fractions` = {self.fractions}"
+            raise ValueError(f"{given}: `uniform` rounds all weights at once, set it to (1.0,)")
+        asks_for_sigma = self.sigma != SigmaConfig() or self.warmup > 0 or self.ensemble > 0
+        if asks_for_sigma and not self.quantiser.uses_sigma:
             raise ValueError(
                 f"`{self.quantiser.kind}` has no standard deviations: leave `sigma`, `warmup` and "
                 "`ensemble` at their defaults"

@@ -62,11 +62,8 @@ class Gaussians(nn.Module):
     """Standard deviations of a net's weights, and which of them are fixed.
 
     `sigma` is stored directly, without softplus or logarithm, because the regulariser's gradient
-    is linear in it. Its state does not hold the means: they are the net's.
-
-    Args:
-        net: whose parameters are the means; it is not changed.
-        names: of the parameters to cover, as `net.named_parameters()` names them.
+    is linear in it. Its state does not hold the means: they are the parameters of the net, which is
+    not changed, with the names that `net.named_parameters()` gives them.
 
     Example:
         >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))

@@ -31,15 +31,10 @@ def fix(
     num_fixed: int,
     rounds_left: int,
 ) -> Clustering:
-    """End a round: fix weights until exactly `num_fixed` are fixed in all.
+    """End a round, `rounds_left` before the last: fix weights until `num_fixed` are fixed in all.
 
-    Args:
-        quantiser: any but `Uniform`, which rounds all weights after the last pass.
-        mu_N: means.
-        sigma_N: standard deviations.
-        fixed_N: mask of those that are fixed so far, at most `num_fixed`.
-        num_fixed: how many shall be fixed after the round.
-        rounds_left: number of rounds after this one.
+    At most so many are fixed already. `Uniform`, which rounds all weights after the last pass, is
+    not for this function.
 
     Example:
         >>> import torch

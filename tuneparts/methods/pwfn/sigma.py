@@ -102,15 +102,9 @@ def pull(
     form: PullForm = "squared",
     scale: Tensor | float = 1.0,
 ) -> None:
-    """Add the regulariser's gradient, of strength alpha, to that of the deviations.
+    """Multiply the gradient of the deviations by `scale` and add that of the regulariser.
 
-    Args:
-        gaussians: whose deviations have a gradient.
-        reach_N: from `reach`.
-        eps_N: the draw that the gradient is of; it is overwritten.
-        alpha: strength of the regulariser.
-        form: how the pull depends on the distance to the cutoff.
-        scale: what to multiply the gradient by before.
+    The draw that the gradient is of, `eps_N`, is overwritten; `reach_N` is from `reach`.
     """
     # Straight into the gradient, as in the authors' code: a term of the loss would build a graph
     # over every weight only to arrive at this one expression. On a CPU in blocks that stay in the

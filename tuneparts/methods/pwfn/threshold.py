@@ -63,15 +63,9 @@ def cluster(
 ) -> Clustering:
     """Fix exactly `num_to_fix` weights; the last cluster is cut off by distance, then by index.
 
-    Args:
-        mu_N: means, any floating type and device.
-        sigma_N: the scale of each weight's distance to a centre c: |c - mu| / sigma.
-        num_to_fix: how many.
-        bits: the grid is 2^-bits fine.
-        max_order: most powers of two in a sum.
-        delta: the first threshold.
-        growth: factor by which the threshold grows.
-        zero_rule: weights below 2^-bits are at no distance from 0.
+    A weight is at distance |c - mu| / sigma from a centre c, a sum of at most `max_order` powers of
+    two from 2^-bits on. The threshold starts as `delta`, and grows by the factor `growth`. By the
+    zero rule, weights below 2^-bits are at no distance from 0.
 
     Example:
         >>> import torch

@@ -36,10 +36,7 @@ _DRAWS = 50
 class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",)):
     """Trains members that share templates through all stages.
 
-    Args:
-        config: the settings.
-        context: data, seed and device.
-        shared: for each member the layers that share; all but the last one if None.
+    For each member, `shared` names the layers that share; it is all but the last one if None.
     """
 
     config: SuperweightsConfig
