@@ -185,4 +185,7 @@ def numbered(labels: Labels) -> Labels:
 
 def members_of(labels: Labels) -> dict[int, list[int]]:
     """List the positions of the members of each cluster, ascending."""
-    return {n: [p for p, label in enumerate(labels) if label == n] for n in sorted(set(labels))}
+    found: dict[int, list[int]] = {label: [] for label in sorted(set(labels))}
+    for position, label in enumerate(labels):
+        found[label].append(position)
+    return found

@@ -5,9 +5,7 @@ draw from the bank of their group; coefficients, norms and heads are a member's 
 learnt about who shares with whom. Their SSN for one net learns groups by clustering coefficients
 after a short training; that search is not here.
 
-One row of weights for each group of layers, which layers of any size read (Plummer et al. 2022).
-
-In a Shapeshifter Network a group has a bank: a flat row of weights. A layer of n weights reads as
+A bank is a flat row of weights, which layers of any size read. A layer of n weights reads as
 many templates of n weights as the bank has room for, eight at most, and sums them with coefficients
 of its own. A layer larger than its bank reads a smaller weight and stretches it bilinearly. Banks
 divide the budget by the sizes of their groups; a layer that is alone in its group owns its weight.
