@@ -38,7 +38,7 @@ def test_passes_suffice_for_all_rounds_and_not_for_many_more(name: str) -> None:
         num = config.clients.num
         size = -(-search.data.num_train // num)
         for seed in search.seeds:
-            chunks = Chunks(num, division.data, seed=seed)
+            chunks = Chunks(num, division.proportions, seed=seed)
             chunk_of = {int(i): k for k in range(1, len(chunks) + 1) for i in chunks.chunk(k)}
             schedule = Schedule(
                 chunk_of=[chunk_of[client] for client in range(num)],

@@ -43,8 +43,8 @@ METHODS = Registry(
 TABLES = Registry(
     "table",
     {
-        "communication/total": "tuneparts.methods.federated.tables:COMMUNICATION",
-        "superweights/trained": "tuneparts.methods.superweights.tables:SHARING",
+        "communication/total": "tuneparts.methods.tables:COMMUNICATION",
+        "superweights/trained": "tuneparts.methods.tables:SHARING",
     },
     group="tuneparts.tables",
 )

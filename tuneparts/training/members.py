@@ -39,23 +39,26 @@ from tuneparts.training.supervised import DataLearner
 
 
 class Members(nn.Module, ABC):
-    """Several predictors in one module, whatever they share."""
+    """Several predictors in one module, whatever they share.
 
-    @property
-    @abstractmethod
-    def num_members(self) -> int:
-        """M."""
+    Args:
+        num_members: M.
+        flops: operations of each member for one example; of members that cannot run alone one
+            number, that of all together.
+    """
+
+    def __init__(self, num_members: int, flops: Sequence[int]) -> None:
+        super().__init__()
+        self.num_members = num_members
+        self._flops = list(flops)
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
         """Logits (M, B, K) of a batch (B, ...)."""
 
-    @abstractmethod
     def member_flops(self) -> list[int]:
-        """Operations of each member for one example.
-
-        A method whose members cannot run alone gives one number, that of all together.
-        """
+        """Operations of each member for one example, or of all together."""
+        return list(self._flops)
 
     @contextmanager
     def prepared(self) -> Iterator[None]:
@@ -76,16 +79,8 @@ class NetMembers(Members):
     """Members that have a net each, and may lend it weights that they share."""
 
     def __init__(self, nets: Sequence[nn.Module], flops: Sequence[int]) -> None:
-        super().__init__()
+        super().__init__(len(nets), flops)
         self.nets = nn.ModuleList(nets)
-        self._flops = list(flops)
-
-    @property
-    def num_members(self) -> int:
-        return len(self.nets)
-
-    def member_flops(self) -> list[int]:
-        return list(self._flops)
 
     @abstractmethod
     def lent(self) -> list[dict[str, Tensor]]:
@@ -175,9 +170,7 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
                 f"`augmentation` acts on images (C, H, W), but inputs have shape {task.in_shape}. "
                 "Leave it out."
             )
-        self._batches = Batches(
-            len(self.train_data), config.batch_size, seed=context.seed, replacement=False
-        )
+        self._batches = self.new_batches()
         self._augmentation = self.generator("augment")
 
     def initial_nets(self, members: Sequence[NetConfig]) -> tuple[list[nn.Module], list[int]]:

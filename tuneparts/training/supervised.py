@@ -37,6 +37,12 @@ class DataLearner(LoopLearner):
         """A named stream of this run, on the device."""
         return seeding.torch_generator(self.context.seed, *stream, device=self.context.device)
 
+    def new_batches(self, *stream: str | int) -> Batches:
+        """Batches of training data without replacement, by a named stream of this run."""
+        size, seed = self.config.batch_size, self.context.seed
+        num = len(self.train_data)
+        return Batches(num, size, seed=seed, stream=stream or ("batches",), replacement=False)
+
     def scored(self) -> dict[str, DeviceExamples]:
         """The parts of the data that are scored at the end of the present interval, by name."""
         found = {}

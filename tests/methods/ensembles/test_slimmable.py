@@ -12,7 +12,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.data.task import Task
 from tuneparts.methods.ensembles.config import SlimmableConfig, UniversallySlimmableConfig
 from tuneparts.methods.ensembles.deep import narrowed
-from tuneparts.methods.ensembles.slimmable import Slimmable, UniversallySlimmable
+from tuneparts.methods.ensembles.slimmable import Slimmable
 from tuneparts.models import DigitsCnn, MobileNetV2, NetConfig, WideResNet
 from tuneparts.models.sizes import count_parameters
 
@@ -100,7 +100,8 @@ def universal(start: Start, **changes: Any) -> Any:
 @pytest.mark.parametrize("widest", [WRN, DigitsCnn(), MobileNetV2(width=0.5)], ids=repr)
 def test_a_member_is_the_first_channels_of_everything(widest: NetConfig) -> None:
     slim = narrowed(widest, 0.5)
-    model = UniversallySlimmable([shuffled(n.build(SHAPE, 10)) for n in (widest, slim)], [2, 1])
+    nets = [shuffled(net.build(SHAPE, 10)) for net in (widest, slim)]
+    model = Slimmable(nets, [2, 1], cuts_all=True)
     alone = copied(model.nets[0], slim)
     assert count_parameters(model) == count_parameters(widest.build(SHAPE, 10))
     torch.testing.assert_close(model(batch())[1], alone(batch()))

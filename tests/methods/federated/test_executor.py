@@ -9,8 +9,8 @@ import torch
 
 from tests.methods.federated.conftest import broadcast_of, rows_of, same
 from tuneparts.core.errors import RoundError
-from tuneparts.methods.federated import client as executor
 from tuneparts.methods.federated.exchange import Dropped, Update
+from tuneparts.methods.federated.learner import START_SECONDS
 
 TASKS = {"clients_per_task": 2, "num_tasks": 2}
 
@@ -58,7 +58,7 @@ def test_tasks_give_the_bits_of_clients_in_turn(start, method):
     assert same(dict(state), dict(expected))
     num_jobs, needs = runner.calls[0]
     assert num_jobs == 3  # five clients, two to a task
-    timeout = executor.START_SECONDS + 2 * 100.0
+    timeout = START_SECONDS + 2 * 100.0
     assert needs == {"cpus": 1, "gpus": 0, "at_once": 2, "timeout": timeout}
 
 
@@ -146,6 +146,6 @@ def test_a_late_client_is_dropped(start, monkeypatch):
     assignments = learner.schedule.assignments(0, 10**6)
     clock = iter([0.0, 1.0, 10.0, 15.0, 20.0, 20.5, 30.0, 31.0, 40.0, 41.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    answers = executor.SequentialExecutor(learner.client, timeout=2.0).run(broadcast, assignments)
+    answers = learner.client.play(broadcast, assignments, timeout=2.0)
     assert [type(answer) for answer in answers] == [Update, Dropped, Update, Update, Update]
     assert answers[1] == Dropped(assignments[1].client, "late: 5.0 s, allowed 2 s")

@@ -81,7 +81,7 @@ def test_data_of_a_chunk_never_reaches_earlier_partitions(start, stripes, chunk)
     labels[rows] = (labels[rows] + 1) % stripes.num_classes
     task = dataclasses.replace(stripes, train=Examples(stripes.train.inputs, labels))
     other.train_data = other._on_device(task.train)
-    other.client._examples = other.train_data
+    other.client.examples = other.train_data
     for _ in range(4):
         learner.step(), other.step()
     ours, theirs = learner.server.weights(), other.server.weights()

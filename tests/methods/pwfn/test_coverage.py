@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tuneparts.methods.pwfn.gaussian import Gaussians, Sampled, cover
+from tuneparts.methods.pwfn.gaussian import Gaussians, Lent, cover
 from tuneparts.models import NETS
 
 CASES = {
@@ -64,9 +64,8 @@ def test_recurrence_attention_and_ties(layer: nn.Module) -> None:
     with torch.no_grad():
         for name, value in draw.values.items():
             owner.get_parameter(name).copy_(value)
-    drawn = Sampled(net, gaussians, torch.Generator().manual_seed(0))
-    torch.testing.assert_close(drawn(x), owner(x))
-    assert not torch.equal(drawn(x), net(x))
+    torch.testing.assert_close(Lent(net, draw.values)(x), owner(x))
+    assert not torch.equal(owner(x), net(x))
 
 
 def test_what_stays_in_float_is_named_and_counted() -> None:

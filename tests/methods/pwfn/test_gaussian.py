@@ -1,19 +1,11 @@
 import copy
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from tuneparts.methods.pwfn import sigma
-from tuneparts.methods.pwfn.gaussian import (
-    FLOOR,
-    Gaussians,
-    Lent,
-    Sampled,
-    ensemble_logits,
-    sampled,
-)
+from tuneparts.methods.pwfn.gaussian import FLOOR, Gaussians, Lent
 
 OPTIMISERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.1),
@@ -78,8 +70,9 @@ def test_the_seed_decides_passes_differ_and_the_net_computes_as_before(
     before, state = net(x_BCHW), torch.get_rng_state()
 
     def twice(seed: int) -> tuple[Tensor, Tensor]:
-        drawn = Sampled(net, gaussians, generator(seed))
-        return drawn(x_BCHW), drawn(x_BCHW)
+        noise = generator(seed)
+        one, other = (Lent(net, gaussians.draw(noise).values)(x_BCHW) for _ in range(2))
+        return one, other
 
     first, second = twice(0)
     again, _ = twice(0)
@@ -88,24 +81,9 @@ def test_the_seed_decides_passes_differ_and_the_net_computes_as_before(
     assert not torch.equal(first, second)
     assert not torch.equal(first, other)
     with pytest.raises(RuntimeError):
-        Sampled(net, gaussians, generator())(torch.zeros(1))
+        Lent(net, gaussians.draw(generator()).values)(torch.zeros(1))
     assert torch.equal(net(x_BCHW), before)
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_threads_draw_and_predict_at_once(
-    net: nn.Sequential, gaussians: Gaussians, x_BCHW: Tensor
-) -> None:
-    net.eval()
-
-    def run(number: int) -> Tensor:
-        drawn = sampled(net, gaussians, generator(number)) if number < 3 else net
-        return torch.as_tensor(drawn(x_BCHW))
-
-    expected = [run(number) for number in range(5)]
-    with ThreadPoolExecutor(5) as pool:
-        found = pool.map(run, [number % 5 for number in range(100)])
-        assert all(torch.equal(out, expected[number % 5]) for number, out in enumerate(found))
 
 
 def test_gradients_of_deviations_are_draws_times_those_of_means(
@@ -183,13 +161,3 @@ def test_masked_gradients_are_zero_where_fixed_only(
     assert not net[6].weight.grad[0].any()
     assert not gaussians.parts(gaussians.sigma.grad)["6.weight"][0].any()
     assert torch.equal(net[6].weight.grad[1:], before[1:])
-
-
-def test_log_of_the_mean_probability(
-    net: nn.Sequential, gaussians: Gaussians, x_BCHW: Tensor
-) -> None:
-    net.eval()
-    one, other = (Sampled(net, gaussians, generator()) for _ in range(2))
-    result = ensemble_logits(lambda: one(x_BCHW), 3)
-    probabilities = [other(x_BCHW).double().softmax(1) for _ in range(3)]
-    torch.testing.assert_close(result.exp(), torch.stack(probabilities).mean(0))

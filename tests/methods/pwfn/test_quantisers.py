@@ -10,22 +10,22 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tests.methods.pwfn.literal import literal_wfn
-from tuneparts.methods.pwfn import wfn
+from tuneparts.methods.pwfn import running_mean
 from tuneparts.methods.pwfn.centres import rounding_grid
 from tuneparts.methods.pwfn.config import (
     FRACTIONS,
     Clusters,
     KMeans,
     Nearest,
+    PwfnConfig,
     Quantiser,
     Uniform,
     Wfn,
-    cut,
 )
 from tuneparts.methods.pwfn.gaussian import Gaussians
 from tuneparts.methods.pwfn.quantisers import channels_of, fix, pull, quota, rounded
+from tuneparts.methods.pwfn.running_mean import attraction
 from tuneparts.methods.pwfn.threshold import Clustering
-from tuneparts.methods.pwfn.wfn import attraction
 
 ALL: list[Quantiser] = [
     Clusters(),
@@ -254,7 +254,7 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     centres = torch.tensor(CENTRES, dtype=torch.float64)
     whole = attraction(some_weights(), centres, temperature=0.05, zero_below=2.0**-7)
-    monkeypatch.setattr(wfn, "BLOCK", 3 * len(CENTRES))
+    monkeypatch.setattr(running_mean, "BLOCK", 3 * len(CENTRES))
     in_blocks = attraction(some_weights(), centres, temperature=0.05, zero_below=2.0**-7)
     torch.testing.assert_close(in_blocks[0], whole[0])
     assert torch.equal(in_blocks[1], whole[1])
@@ -271,9 +271,13 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_budget_is_cut_without_loss(
     passes: int, pretrain: float, warmup: float, first_round: float, num_rounds: int
 ) -> None:
-    rounds = cut(
-        passes, pretrain=pretrain, warmup=warmup, first_round=first_round, num_rounds=num_rounds
-    )
+    rounds = PwfnConfig(
+        passes=passes,
+        pretrain=pretrain,
+        warmup=warmup,
+        first_round=first_round,
+        fractions=tuple(number / num_rounds for number in range(1, num_rounds + 1)),
+    ).rounds()
     edges = [0, rounds.pretrain_end, rounds.warmup_end, *rounds.ends]
     assert edges == sorted(edges)
     assert len(rounds.ends) == num_rounds
@@ -282,7 +286,7 @@ def test_the_budget_is_cut_without_loss(
 
 def test_the_published_schedule() -> None:
     # 27.05 epochs of 176 steps: a twentieth of one, then nine rounds of three.
-    rounds = cut(round(27.05 * 176), pretrain=0, warmup=0, first_round=1 / 60, num_rounds=10)
+    rounds = PwfnConfig(passes=round(27.05 * 176), pretrain=0).rounds()
     assert rounds.ends[0] == round(0.05 * 176)
     lengths = [b - a for a, b in zip(rounds.ends, rounds.ends[1:], strict=False)]
     assert all(abs(length - 3 * 176) <= 1 for length in lengths)

@@ -65,9 +65,7 @@ def test_equal_to_plain_loops(seed: int, spread: float, fraction: float) -> None
     num = int(rng.integers(1, 40))
     mu, sigma = rng.normal(0, spread, num), rng.uniform(0, 0.01, num)
     quota = int(np.ceil(num * fraction))
-    ours = cluster(
-        torch.from_numpy(mu), torch.from_numpy(sigma), quota, centres=centres, max_order=3
-    )
+    ours = cluster(torch.from_numpy(mu), torch.from_numpy(sigma), quota, max_order=3)
     expected, deviations = literal_cluster(
         mu.tolist(), sigma.tolist(), quota, centres, delta=1.0, max_order=3
     )
@@ -93,5 +91,5 @@ def test_nearest_by_brute_force() -> None:
 
 def test_small_weights_do_not_pay_for_large_ones() -> None:
     mu = torch.cat([torch.zeros(1000), torch.tensor([1.4])]).double()
-    result = cluster(mu, mu.abs(), 1001, centres=centres, delta=0.01)
+    result = cluster(mu, mu.abs(), 1001, delta=0.01)
     assert result.mu_N[-1] == 178 / 128

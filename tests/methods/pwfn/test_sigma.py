@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tuneparts.methods.pwfn import sigma
-from tuneparts.methods.pwfn.config import exposure
+from tuneparts.methods.pwfn.config import PwfnConfig
 from tuneparts.methods.pwfn.gaussian import FLOOR, Gaussians, Lent
 from tuneparts.methods.pwfn.sigma import controlled, initialise, snapshot
 
@@ -120,13 +120,17 @@ def test_where_deviations_settle_on_a_quadratic(curvature: float) -> None:
 
 def test_exposure_predicts_a_flat_weight() -> None:
     steps, lr, alpha = 500, 0.01, 0.2
-    x = exposure(lr=lr, momentum=0.0, alpha=alpha, steps=steps)
+    plain, heavy = (
+        PwfnConfig(finetune={"kind": "sgd", "lr": lr, "momentum": momentum})
+        for momentum in (0.0, 0.9)
+    )
+    x = plain.exposure(alpha=alpha, steps=steps)
     start = 0.002
     value = start
     for _ in range(steps):
         value += lr * alpha * math.sqrt(2 / math.pi) * (CUTOFF - value)
     assert value == pytest.approx(CUTOFF - (CUTOFF - start) * math.exp(-x), rel=1e-3)
-    assert exposure(lr=lr, momentum=0.9, alpha=alpha, steps=50) == pytest.approx(x)
+    assert heavy.exposure(alpha=alpha, steps=50) == pytest.approx(x)
 
 
 SIGMA_N = torch.arange(1.0, 101.0)

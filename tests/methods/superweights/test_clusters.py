@@ -9,6 +9,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.methods.superweights import clusters
 from tuneparts.methods.superweights.allocation import least_weights
 from tuneparts.methods.superweights.clusters import Layer, layers_of
+from tuneparts.methods.superweights.similarity import split
 from tuneparts.models import DigitsCnn, MobileNetV2, WideResNet
 
 
@@ -52,9 +53,8 @@ def test_splitting_by_similarity_refines_and_stays_inside() -> None:
     labels = [0, 0, 1, 0, 1]
     three = np.array([[1, 0.5, -0.5], [0.5, 1, -0.5], [-0.5, -0.5, 1]])
     two = np.array([[1, -0.2], [-0.2, 1]])
-    new = clusters.split_by_similarity(labels, {0: three, 1: two}, 0.1)
-    assert new == [0, 0, 2, 1, 3]
-    assert clusters.split_by_similarity(labels, {0: three, 1: two}, -1.1) == labels
+    assert split(labels, {0: three, 1: two}, 0.1) == [0, 0, 2, 1, 3]
+    assert split(labels, {0: three, 1: two}, -1.1) == labels
 
 
 def test_other_members_follow_the_most_similar_layer_of_the_first() -> None:
@@ -63,8 +63,9 @@ def test_other_members_follow_the_most_similar_layer_of_the_first() -> None:
     similarity = np.array(
         [[1, -0.5, 0.2, nan], [-0.5, 1, 0.7, nan], [0.2, 0.7, 1, nan], [nan, nan, nan, nan]]
     )
-    new = clusters.split_by_reference(layers, [0] * 4, {0: similarity}, 0.1)
-    assert new == [0, 1, 1, 0]
+    leaders = clusters.reference_leaders(layers, [0] * 4, {0: similarity})
+    assert leaders == {2: 1, 3: 0}
+    assert split([0] * 4, {0: similarity}, 0.1, following=leaders) == [0, 1, 1, 0]
 
 
 @pytest.mark.parametrize("seed", range(5))

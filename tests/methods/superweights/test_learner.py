@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.task import Task
-from tuneparts.methods.superweights.config import SharingStage, SuperweightsConfig, timetable
+from tuneparts.methods.superweights.config import SharingStage, SuperweightsConfig
 from tuneparts.methods.superweights.learner import SuperweightsLearner
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
@@ -210,11 +210,8 @@ def test_an_absolute_budget_counts_and_the_chain_matters(toy: Task) -> None:
     assert sizes[0] > sizes[1]
 
 
-LENGTHS = {"search": 0.1, "untie": 0.05, "analysis": 0.01}
-
-
 def test_stages_follow_each_other() -> None:
-    times = timetable(200, **LENGTHS, learns=True, unties=True)
+    times = SuperweightsConfig(passes=200).timetable
     stages = [times.at(passes) for passes in range(200)]
     counts = [stages.count(stage) for stage in SharingStage]
     assert counts == [20, 2, 10, 2, 166]
@@ -223,7 +220,9 @@ def test_stages_follow_each_other() -> None:
 
 @pytest.mark.parametrize(("learns", "unties"), [(True, False), (False, True), (False, False)])
 def test_stages_that_do_not_take_place_have_no_passes(learns: bool, unties: bool) -> None:
-    times = timetable(100, **LENGTHS, learns=learns, unties=unties)
+    sharing = {"sharing.clusters": "gradient" if learns else "depth"}
+    sharing |= {} if unties else {"sharing.beta": None}
+    times = SuperweightsConfig().replaced({"passes": 100, **sharing}).timetable
     seen = {times.at(passes) for passes in range(100)}
     learning = {SharingStage.SEARCH, SharingStage.COMPARE_LAYERS} if learns else set()
     untying = {SharingStage.TRAIN, SharingStage.COMPARE_USES} if unties else set()
@@ -233,7 +232,7 @@ def test_stages_that_do_not_take_place_have_no_passes(learns: bool, unties: bool
 @settings(max_examples=30, deadline=None)
 @given(st.integers(5, 1000))
 def test_the_schedule_starts_again_with_the_weights(passes: int) -> None:
-    times = timetable(passes, **LENGTHS, learns=True, unties=True)
+    times = SuperweightsConfig(passes=passes).timetable
     assert times.progress(0) == times.progress(times.compare_layers) == 0
     assert times.progress(passes) == 1
 

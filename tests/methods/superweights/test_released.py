@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from tuneparts.data.task import Task
-from tuneparts.methods.superweights import clusters, released, ties
+from tuneparts.methods.superweights import clusters, similarity, ties
 from tuneparts.methods.superweights.allocation import make_plan
 from tuneparts.methods.superweights.clusters import Layer
 from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.methods.superweights.learner import SuperweightsLearner
-from tuneparts.methods.superweights.similarity import numbered
+from tuneparts.methods.superweights.similarity import numbered, relabelled, split
 from tuneparts.training.learner import Context
 
 
@@ -45,12 +45,12 @@ def walked(similarity: np.ndarray, threshold: float) -> list[int]:
 @pytest.mark.parametrize("threshold", [-0.5, 0.1, 0.6])
 def test_relabelling_is_the_walk_of_the_released_code(seed: int, threshold: float) -> None:
     similarity = symmetric(7, seed)
-    assert released.relabelled(similarity, threshold) == walked(similarity, threshold)
+    assert relabelled(similarity, threshold) == walked(similarity, threshold)
 
 
 def test_nan_and_the_threshold_itself_are_not_similar() -> None:
     similarity = np.array([[1.0, np.nan, 0.1], [np.nan, 1.0, 0.1], [0.1, 0.1, 1.0]])
-    assert released.relabelled(similarity, 0.1) == [0, 1, 2]
+    assert relabelled(similarity, 0.1) == [0, 1, 2]
 
 
 def layer(member: int) -> Layer:
@@ -102,9 +102,9 @@ def test_members_follow_as_in_the_released_code(seed: int) -> None:
     layers = [layer(member) for member, depth in enumerate(depths) for _ in range(depth)]
     bins = [2 * i // depth for depth in depths for i in range(depth)]
     similarities = {label: symmetric(bins.count(label), seed + label) for label in (0, 1)}
-    leaders = released.leaders(layers, bins, similarities)
+    leaders = clusters.released_leaders(layers, bins, similarities)
     assert leaders == followed(layers, bins, similarities, depths)
-    labels = released.split(layers, bins, similarities, 0.1)
+    labels = split(bins, similarities, 0.1, following=leaders, grouping=relabelled)
     assert all(labels[p] == labels[leader] for p, leader in leaders.items())
     for label in (0, 1):
         own = [p for p in range(6) if bins[p] == label]
@@ -117,8 +117,8 @@ def test_members_follow_as_in_the_released_code(seed: int) -> None:
 def test_a_bin_without_the_first_member_is_split_by_the_next() -> None:
     layers = [layer(0), layer(1), layer(1)]
     similarities = {0: np.ones((1, 1)), 1: np.array([[1.0, -0.5], [-0.5, 1.0]])}
-    assert released.leaders(layers, [0, 1, 1], similarities) == {}
-    assert released.split(layers, [0, 1, 1], similarities, 0.1) == [0, 1, 2]
+    assert clusters.released_leaders(layers, [0, 1, 1], similarities) == {}
+    assert split([0, 1, 1], similarities, 0.1, grouping=relabelled) == [0, 1, 2]
 
 
 def test_coefficients_are_tied_along_the_chain_of_leaders() -> None:
@@ -144,13 +144,15 @@ def test_a_run_follows_the_released_rules_from_one_batch(
     assert config.timetable.compare_layers == config.timetable.search + 1
     assert config.timetable.compare_uses - config.timetable.train == 3
     run = SuperweightsLearner(config, Context(toy, 0, torch.device("cpu")))
-    spied = Mock(side_effect=released.split)
-    monkeypatch.setattr(released, "split", spied)
+    spied = Mock(side_effect=similarity.split)
+    monkeypatch.setattr(similarity, "split", spied)
     row = run.advance()
     assert run.finished
     assert "superweights/split_half" not in row
-    layers, bins, similarities, tau = spied.call_args.args
-    labels = released.split.side_effect(layers, bins, similarities, tau)
+    call = [one for one in spied.call_args_list if "following" in one.kwargs][-1]
+    layers, (bins, similarities, tau) = run.model.bank.plan.layers, call.args
+    assert call.kwargs["following"] == clusters.released_leaders(layers, bins, similarities)
+    labels = split(*call.args, following=call.kwargs["following"], grouping=relabelled)
     assert run.model.bank.plan.labels == tuple(labels)
     num = len(layers) // 2
     assert labels[:num] == labels[num:]  # the second member follows the first

@@ -19,14 +19,7 @@ from tuneparts.training.members import Members, MembersLearner
 
 
 class RankOne(nn.Module):
-    """A layer whose weight each member multiplies by a rank-one matrix of its own.
-
-    Args:
-        layer: a convolution or linear layer; its bias becomes one per member.
-        num_members: M.
-        generator: source of what the fast weights start as, on the CPU.
-        start: the distribution of it.
-    """
+    """A layer whose weight each member multiplies by a rank-one matrix, with a bias per member."""
 
     def __init__(
         self,
@@ -37,12 +30,16 @@ class RankOne(nn.Module):
     ) -> None:
         super().__init__()
         self.layer = layer
-        is_linear = isinstance(layer, nn.Linear)
         num_in = layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels
-        num_out = layer.weight.shape[0]
-        self._ones = (1,) * (0 if is_linear else 2)
-        self.r_MC = nn.Parameter(_fast(start, (num_members, num_in), generator))
-        self.s_MC = nn.Parameter(_fast(start, (num_members, num_out), generator))
+        self._ones = (1,) * (layer.weight.dim() - 2)
+        fast = []
+        for num in (num_in, layer.weight.shape[0]):
+            shape = (num_members, num)
+            if start == "normal":
+                fast.append(1 + 0.5 * torch.randn(shape, generator=generator))
+            else:
+                fast.append(torch.randint(2, shape, generator=generator).float() * 2 - 1)
+        self.r_MC, self.s_MC = map(nn.Parameter, fast)
         self.bias_MC: nn.Parameter | None = None
         if layer.bias is not None:
             self.bias_MC = nn.Parameter(layer.bias.detach().repeat(num_members, 1))
@@ -73,16 +70,7 @@ class MemberNorms(nn.Module):
 
 
 class BatchEnsemble(Members):
-    """A net changed in place so that it computes all members at once.
-
-    Args:
-        net: a net with convolution or linear layers.
-        num_members: M.
-        member_norms: whether BatchNorm is per member.
-        flops: operations of the net for one example.
-        generator: source of the fast weights, on the CPU.
-        start: what they start as.
-    """
+    """A net changed in place so that it computes all members at once; `flops` are of one."""
 
     def __init__(
         self,
@@ -94,9 +82,7 @@ class BatchEnsemble(Members):
         generator: torch.Generator,
         start: FastStart = "signs",
     ) -> None:
-        super().__init__()
-        self._num_members = num_members
-        self._flops = flops
+        super().__init__(num_members, [flops] * num_members)
 
         def rank_one(_: str, layer: nn.Conv2d | nn.Linear) -> RankOne:
             return RankOne(layer, num_members, generator, start)
@@ -109,22 +95,15 @@ class BatchEnsemble(Members):
             surgery.replace(net, nn.BatchNorm2d, lambda _, norm: MemberNorms(norm, num_members))
         self.net = net
 
-    @property
-    def num_members(self) -> int:
-        return self._num_members
-
-    def member_flops(self) -> list[int]:
-        return [self._flops] * self._num_members
-
     def fast_weights(self) -> list[nn.Parameter]:
         """List the vectors r and s of all layers."""
         layers = surgery.find(self, RankOne).values()
         return [parameter for layer in layers for parameter in (layer.r_MC, layer.s_MC)]
 
     def forward(self, x: Tensor) -> Tensor:
-        repeated = x.repeat(self._num_members, *[1] * (x.dim() - 1))
+        repeated = x.repeat(self.num_members, *[1] * (x.dim() - 1))
         logits_NK: Tensor = self.net(repeated)
-        return logits_NK.view(self._num_members, len(x), -1)
+        return logits_NK.view(self.num_members, len(x), -1)
 
 
 class BatchEnsembleLearner(MembersLearner):
@@ -147,23 +126,13 @@ class BatchEnsembleLearner(MembersLearner):
             start=config.fast_start,
         ).to(context.device)
         self.optimiser = self.new_optimiser(self.model)
-        self._separate_fast_weights()
-
-    def objective(self, loss_M: Tensor) -> Tensor:
-        return loss_M.mean()
-
-    def _separate_fast_weights(self) -> None:
-        """Move the fast weights to a parameter group of their own, without decay."""
         fast = self.model.fast_weights()
         names = {id(parameter) for parameter in fast}
         for group in self.optimiser.param_groups:
             group["params"] = [p for p in group["params"] if id(p) not in names]
         self.optimiser.add_param_group(
-            {"params": fast, "lr_factor": self.config.fast_lr_factor, "weight_decay": 0.0}
+            {"params": fast, "lr_factor": config.fast_lr_factor, "weight_decay": 0.0}
         )
 
-
-def _fast(start: FastStart, shape: tuple[int, int], generator: torch.Generator) -> Tensor:
-    if start == "normal":
-        return 1 + 0.5 * torch.randn(shape, generator=generator)
-    return torch.randint(2, shape, generator=generator).float() * 2 - 1
+    def objective(self, loss_M: Tensor) -> Tensor:
+        return loss_M.mean()

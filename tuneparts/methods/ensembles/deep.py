@@ -5,6 +5,7 @@ comparisons with methods whose members see the same batches, they can do so too.
 budget they are narrowed until they fit it together: the thin ensemble.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,6 @@ from torch import Tensor
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.batches import Batches
 from tuneparts.methods.ensembles.config import DeepEnsembleConfig
 from tuneparts.models import DigitsCnn, Mlp, MobileNetV2, NetConfig, WideResNet
 from tuneparts.models.sizes import count_parameters
@@ -51,16 +51,9 @@ def narrowed(net: NetConfig, factor: float) -> NetConfig:
 
 
 def thinned(
-    nets: Sequence[NetConfig], budget: int, *, in_shape: tuple[int, ...], num_classes: int
+    nets: Sequence[NetConfig], budget: int, in_shape: tuple[int, ...], num_classes: int
 ) -> list[NetConfig]:
-    """Narrow nets, all by the largest factor up to 1 with which they fit a budget together.
-
-    Args:
-        nets: the nets at full width.
-        budget: most trainable parameters of all nets together.
-        in_shape: shape of one input.
-        num_classes: logits per example.
-    """
+    """Narrow nets, all by the largest factor up to 1 with which their parameters fit a budget."""
 
     def size(step: int) -> int:
         chosen = [narrowed(net, step / _STEPS) for net in nets] if step < _STEPS else nets
@@ -70,16 +63,13 @@ def thinned(
 
     if size(_STEPS) <= budget:
         return list(nets)
-    low, high = 1, _STEPS
-    if size(low) > budget:
+    fitting = bisect_right(range(1, _STEPS), budget, key=size)
+    if not fitting:
         raise ConfigError(
-            f"{len(nets)} nets need at least {size(low)} parameters, but the budget is {budget}. "
+            f"{len(nets)} nets need at least {size(1)} parameters, but the budget is {budget}. "
             "Raise it, or use fewer members."
         )
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if size(middle) <= budget else (low, middle)
-    return [narrowed(net, low / _STEPS) for net in nets]
+    return [narrowed(net, fitting / _STEPS) for net in nets]
 
 
 class DeepEnsembleLearner(NetMembersLearner, parts=("_own",)):
@@ -92,22 +82,11 @@ class DeepEnsembleLearner(NetMembersLearner, parts=("_own",)):
         task = context.task
         nets: Sequence[NetConfig] = config.members
         if config.parameter_budget is not None:
-            nets = thinned(
-                nets,
-                config.parameter_budget,
-                in_shape=task.in_shape,
-                num_classes=task.num_outputs,
-            )
+            nets = thinned(nets, config.parameter_budget, task.in_shape, task.num_outputs)
         self.model = PlainMembers(*self.initial_nets(nets)).to(context.device)
         self.optimiser = self.new_optimiser(self.model)
         self._own = {
-            f"member_{number}": Batches(
-                len(self.train_data),
-                config.batch_size,
-                seed=context.seed,
-                stream=("batches", number),
-                replacement=False,
-            )
+            f"member_{number}": self.new_batches("batches", number)
             for number in range(self.model.num_members)
             if config.batches == "own"
         }

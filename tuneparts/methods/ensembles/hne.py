@@ -33,31 +33,17 @@ from tuneparts.training.predictions import OperatingPoint, nested_points
 
 
 class Tree(Members):
-    """Blocks of a binary tree.
+    """Blocks of a binary tree: at each depth b, its 2^b blocks from left to right, of equal cost.
 
-    Args:
-        blocks: at each depth b, its 2^b blocks from left to right.
-        flops: operations of one block at each depth for one example.
+    Each member costs what it adds to those on its left.
     """
 
     def __init__(self, blocks: Sequence[Sequence[nn.Module]], flops: Sequence[int]) -> None:
-        super().__init__()
+        depth = len(blocks) - 1
+        # A member parts from its left neighbour where its number as a path last turned right.
+        parting = [depth + 1 - (member & -member).bit_length() for member in range(1, 2**depth)]
+        super().__init__(2**depth, [sum(flops[shared:]) for shared in (0, *parting)])
         self.blocks = nn.ModuleList(nn.ModuleList(level) for level in blocks)
-        self._flops = list(flops)
-
-    @property
-    def num_members(self) -> int:
-        return int(2 ** (len(self.blocks) - 1))
-
-    def member_flops(self) -> list[int]:
-        """Operations that each member adds to those on its left."""
-        depth = len(self.blocks) - 1
-        added = [sum(self._flops)]
-        for member in range(1, self.num_members):
-            # It parts from its left neighbour where its number as a path last turned right.
-            shared = depth - (member & -member).bit_length() + 1
-            added.append(sum(self._flops[shared:]))
-        return added
 
     def forward(self, x: Tensor) -> Tensor:
         return self.first(x, self.num_members)
@@ -150,19 +136,8 @@ def cut(
     """Cut a net into blocks of consecutive layers so that the most expensive costs least.
 
     Each block begins with a layer that has weights: siblings would be equal without, and a layer
-    that works in place would change what its sibling reads.
-
-    Args:
-        net: an `nn.Sequential`.
-        num_blocks: how many blocks.
-        in_shape: shape of one input.
-        is_whole: whether inputs are whole numbers, such as tokens.
-
-    Returns:
-        The layer that each block begins with, and the operations of each block for one example.
-
-    Raises:
-        ConfigError: The net has too few layers, or is no `nn.Sequential`.
+    that works in place would change what its sibling reads. Returns the layer that each block
+    begins with, and the operations of each block for one example.
 
     Example:
         >>> net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.Linear(8, 4))

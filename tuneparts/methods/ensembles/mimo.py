@@ -19,34 +19,19 @@ from tuneparts.training.passes import run
 
 
 class Mimo(Members):
-    """A net of M times the input channels and M times the classes.
-
-    Args:
-        net: maps (B, M * C, ...) to logits (B, M * K).
-        num_members: M.
-        flops: operations of the net for one joint input.
-    """
+    """A net from M stacked inputs (B, M * C, ...) to the logits (B, M * K) of all heads."""
 
     def __init__(self, net: nn.Module, num_members: int, flops: int) -> None:
-        super().__init__()
+        super().__init__(num_members, [flops])
         self.net = net
-        self._num_members = num_members
-        self._flops = flops
-
-    @property
-    def num_members(self) -> int:
-        return self._num_members
-
-    def member_flops(self) -> list[int]:
-        return [self._flops]
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.jointly([x] * self._num_members)
+        return self.jointly([x] * self.num_members)
 
     def jointly(self, inputs: list[Tensor]) -> Tensor:
         """Compute logits (M, B, K), those of member m for its own input (B, C, ...)."""
         logits = run(self.net, torch.cat(inputs, dim=1))
-        return logits.view(len(logits), self._num_members, -1).transpose(0, 1)
+        return logits.view(len(logits), self.num_members, -1).transpose(0, 1)
 
 
 class MimoLearner(MembersLearner, parts=("_orders",)):
@@ -61,10 +46,9 @@ class MimoLearner(MembersLearner, parts=("_orders",)):
         in_shape = (task.in_shape[0] * num_members, *task.in_shape[1:])
         with seeding.isolated(context.seed, "init"):
             net = config.net.build(in_shape, task.num_outputs * num_members)
-            net = self.laid_out(net, in_shape)
-        self.model = Mimo(
-            net, num_members, count_flops(net, in_shape, is_whole=task.has_tokens)
-        ).to(context.device)
+        net = self.laid_out(net, in_shape)
+        flops = count_flops(net, in_shape, is_whole=task.has_tokens)
+        self.model = Mimo(net, num_members, flops).to(context.device)
         self.optimiser = self.new_optimiser(self.model)
         self._orders = self.generator("mimo")
 

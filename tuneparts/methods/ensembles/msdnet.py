@@ -7,6 +7,8 @@ sum. Members are the exits; they are not averaged.
 Legend: E exits, B examples, K classes.
 """
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -22,26 +24,11 @@ from tuneparts.training.predictions import OperatingPoint, nested_points
 
 
 class Exits(Members):
-    """The exits of a net as members.
-
-    Args:
-        net: with several exits.
-        flops: operations up to each exit, its classifier and the earlier ones included.
-    """
+    """The exits of a net as members; each costs what it adds to the operations before it."""
 
     def __init__(self, net: MultiScaleDense, flops: list[int]) -> None:
-        super().__init__()
+        super().__init__(net.num_exits, [b - a for a, b in pairwise([0, *flops])])
         self.net = net
-        self._flops = flops
-
-    @property
-    def num_members(self) -> int:
-        return self.net.num_exits
-
-    def member_flops(self) -> list[int]:
-        """Operations that each exit adds to those before it."""
-        before = [0, *self._flops[:-1]]
-        return [total - earlier for total, earlier in zip(self._flops, before, strict=True)]
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.stack(list(self.net.exits(x)))
@@ -76,12 +63,7 @@ class MsdNetLearner(MembersLearner):
 
 
 def exit_flops(net: MultiScaleDense, in_shape: tuple[int, ...]) -> list[int]:
-    """Count operations up to each exit for one example, all classifiers on the way included.
-
-    Args:
-        net: on any device.
-        in_shape: shape of one image.
-    """
+    """Count operations up to each exit for one example, all classifiers on the way included."""
     shapes = shapes_of(net)
     assert isinstance(shapes, MultiScaleDense)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:

@@ -13,14 +13,13 @@ Legend: M members, B examples, K classes.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.batches import Batches
 from tuneparts.methods.ensembles.config import SlimmableConfig, UniversallySlimmableConfig
 from tuneparts.methods.ensembles.deep import narrowed
 from tuneparts.models import NetConfig
@@ -37,25 +36,29 @@ Shapes = dict[str, torch.Size]
 """Shapes of parameters by name."""
 
 
-class _CutMembers(NetMembers):
-    """Nets that cut some of their parameters from the first net's.
+class Slimmable(NetMembers):
+    """Nets that cut parameters from those of the first net, the widest.
 
-    Args:
-        nets: the widest first.
-        flops: operations of each net for one example.
-        shapes: for each net, the parameters that are cut; the first net keeps its own.
-        cure: what to do if a net does not fit into the first.
+    They cut the weights of their convolution and linear layers, or all parameters.
     """
 
     def __init__(
-        self,
-        nets: Sequence[nn.Module],
-        flops: Sequence[int],
-        shapes: Sequence[Shapes],
-        *,
-        cure: str,
+        self, nets: Sequence[nn.Module], flops: Sequence[int], *, cuts_all: bool = False
     ) -> None:
+        shapes = [_shapes(net) if cuts_all else _weight_shapes(net) for net in nets]
+        cure = (
+            "Use a net whose layers do not depend on its width, such as a WideResNet wider than 1, "
+            "whose first block then always has a shortcut."
+            if cuts_all
+            else "Use one net at several widths, the widest first."
+        )
         for member, own in enumerate(shapes):
+            missing = sorted(shapes[0].keys() - own.keys())
+            if missing and not cuts_all:
+                raise ConfigError(
+                    "members must have the same layers, but the first has "
+                    f"`{missing[0]}` and member {member} has not. {cure}"
+                )
             for name, shape in own.items():
                 full = shapes[0].get(name)
                 if full is None or any(a > b for a, b in zip(shape, full, strict=True)):
@@ -72,67 +75,13 @@ class _CutMembers(NetMembers):
     def lent(self) -> list[dict[str, Tensor]]:
         return [self.cut(shapes) for shapes in self._shapes]
 
-    def cut(self, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
+    def cut(self, shapes: Shapes) -> dict[str, Tensor]:
         """Take the first entries of the widest net's parameters, by name."""
         widest = self.nets[0]
         return {
             name: widest.get_parameter(name)[tuple(slice(size) for size in shape)]
             for name, shape in shapes.items()
         }
-
-
-class Slimmable(_CutMembers):
-    """Nets that cut the weights of their convolution and linear layers from the first net's.
-
-    Args:
-        nets: the widest first.
-        flops: operations of each net for one example.
-    """
-
-    def __init__(self, nets: Sequence[nn.Module], flops: Sequence[int]) -> None:
-        shapes = [_weight_shapes(net) for net in nets]
-        cure = "Use one net at several widths, the widest first."
-        for member, own in enumerate(shapes):
-            missing = sorted(shapes[0].keys() - own.keys())
-            if missing:
-                raise ConfigError(
-                    "members must have the same layers, but the first has "
-                    f"`{missing[0]}` and member {member} has not. {cure}"
-                )
-        super().__init__(nets, flops, shapes, cure=cure)
-
-
-class UniversallySlimmable(_CutMembers):
-    """Nets that cut all their parameters from the first net's.
-
-    Args:
-        nets: the widest first.
-        flops: operations of each net for one example.
-    """
-
-    def __init__(self, nets: Sequence[nn.Module], flops: Sequence[int]) -> None:
-        cure = (
-            "Use a net whose layers do not depend on its width, such as a WideResNet wider than 1, "
-            "whose first block then always has a shortcut."
-        )
-        super().__init__(nets, flops, [_shapes(net) for net in nets], cure=cure)
-
-    def at_width(self, x: Tensor, skeleton: "Skeleton") -> Tensor:
-        """Compute logits (B, K) of a net of any width, with norm statistics of the batch."""
-        return run(reweighted(skeleton.net, self.cut(skeleton.shapes)), x)
-
-
-class Skeleton:
-    """A net without parameters of its own; its norms keep no running statistics."""
-
-    def __init__(self, config: NetConfig, in_shape: tuple[int, ...], num_classes: int) -> None:
-        with seeding.isolated(0, "shapes"), torch.device("meta"):
-            self.net = config.build(in_shape, num_classes)
-        self.shapes = _shapes(self.net)
-        give_up(self.net, self.shapes)
-        for norm in self.net.modules():
-            if isinstance(norm, nn.modules.batchnorm._BatchNorm):
-                norm.running_mean = norm.running_var = norm.num_batches_tracked = None
 
 
 class SlimmableLearner(NetMembersLearner):
@@ -150,15 +99,16 @@ class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
     """Trains by the sandwich rule with in-place distillation."""
 
     config: UniversallySlimmableConfig
-    model: UniversallySlimmable
+    model: Slimmable
 
     def __init__(self, config: UniversallySlimmableConfig, context: Context) -> None:
         super().__init__(config, context)
         members = [config.net, *(narrowed(config.net, width) for width in config.widths[1:])]
-        self.model = UniversallySlimmable(*self.initial_nets(members)).to(context.device)
+        model = Slimmable(*self.initial_nets(members), cuts_all=True)
+        self.model = model.to(context.device)
         self.optimiser = self.new_optimiser(self.model)
         self._narrowest = members[-1]
-        self._skeletons: dict[NetConfig, Skeleton] = {}
+        self._skeletons: dict[NetConfig, tuple[nn.Module, Shapes]] = {}
         self._widths = seeding.torch_generator(context.seed, "widths")
 
     def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
@@ -167,27 +117,19 @@ class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
         taught_BK = teacher_BK.detach().softmax(dim=1)
         losses = [self.training_loss(teacher_BK, y_B)]
         for config in (self._narrowest, *self._between()):
-            logits_BK = self.model.at_width(x, self._skeleton(config))
+            net, shapes = self._skeleton(config)
+            logits_BK = run(reweighted(net, self.model.cut(shapes)), x)
             losses.append(self.target.loss(logits_BK, taught_BK))
         return torch.stack(losses)
 
     def evaluate(self) -> dict[str, float]:
-        stream = Batches(
-            len(self.train_data),
-            self.config.batch_size,
-            seed=self.context.seed,
-            stream=("recalibrate", self.passes),
-            replacement=False,
-        )
+        stream = self.new_batches("recalibrate", self.passes)
         augmentation = self.generator("recalibrate", str(self.passes))
-        recalibrate(
-            self.model,
-            (
-                self.config.augmentation(self.train_data.take(stream.next())[0], augmentation)
-                for _ in range(self.config.recalibrate)
-            ),
-            self.model,
+        batches = (
+            self.config.augmentation(self.train_data.take(stream.next())[0], augmentation)
+            for _ in range(self.config.recalibrate)
         )
+        recalibrate(self.model, batches, self.model)
         return super().evaluate()
 
     def _between(self) -> list[NetConfig]:
@@ -197,12 +139,18 @@ class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
         drawn = torch.randint(least, STEPS + 1, (num,), generator=self._widths).tolist()
         return [narrowed(self.config.net, steps / STEPS) for steps in drawn]
 
-    def _skeleton(self, config: NetConfig) -> Skeleton:
-        task = self.context.task
+    def _skeleton(self, config: NetConfig) -> tuple[nn.Module, Shapes]:
+        """Make a net without parameters, whose norms use the batch, and the shapes it lacks."""
         if config not in self._skeletons:
-            skeleton = Skeleton(config, task.in_shape, task.num_outputs)
-            self.laid_out(skeleton.net)
-            self._skeletons[config] = skeleton
+            task = self.context.task
+            with seeding.isolated(0, "shapes"), torch.device("meta"):
+                net = config.build(task.in_shape, task.num_outputs)
+            shapes = _shapes(net)
+            give_up(net, shapes)
+            for norm in net.modules():
+                if isinstance(norm, nn.modules.batchnorm._BatchNorm):
+                    norm.running_mean = norm.running_var = norm.num_batches_tracked = None
+            self._skeletons[config] = self.laid_out(net), shapes
         return self._skeletons[config]
 
 

@@ -13,11 +13,9 @@ diverges or is late is dropped, and the others go on.
 """
 
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -27,12 +25,10 @@ from tuneparts.core.errors import DivergedError
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.target import Target
 from tuneparts.hypers.hypers import Hypers
-from tuneparts.methods.federated.config import TasksConfig
-from tuneparts.methods.federated.exchange import Broadcast, Dropped, Update
+from tuneparts.methods.federated.exchange import Answer, Broadcast, Dropped, Update
 from tuneparts.methods.partitioned.steps import PartitionedOptimiser
 from tuneparts.methods.partitioned.subnetwork import Partitioned, View
 from tuneparts.training.config import OptimiserConfig
-from tuneparts.training.learner import TaskRunner
 from tuneparts.training.passes import Passes
 from tuneparts.training.step import gradients, loss_on
 
@@ -85,10 +81,8 @@ class Schedule:
     def assignments(self, number: int, limit: int) -> list[Assignment]:
         """What the clients of round `number` are asked for.
 
-        Args:
-            number: of the round, from 0.
-            limit: passes that are left. The round is cut there: later clients are not asked, and
-                the last one does part of its work.
+        The round is cut after `limit` passes: later clients are not asked, and the last one does
+        part of its work.
         """
         assignments = []
         for client in sampled(len(self.chunk_of), self.num_asked, seed=self.seed, number=number):
@@ -112,43 +106,46 @@ class Schedule:
         return Assignment(number, client, chunk, steps, hyper_batches)
 
 
+@dataclass(eq=False)
 class Client:
-    """Plays any client: the partitions of a net, and who holds which examples.
+    """Plays any client: the partitions of a net, and who holds which examples."""
 
-    Args:
-        parts: holds the server's values between clients, and again after each.
-        hypers: read by local training; differentiated for the gradient.
-        examples: the training data of all clients.
-        target: of the task.
-        clients: by client, the indices (n,) of its examples.
-        optimiser: of local training; each partition of each client starts it afresh.
-        batch_size: B; the last batch of an epoch may be smaller.
-        seed: of the run.
-        passes: how local training computes.
-    """
+    parts: Partitioned
+    """Holds the server's values between clients, and again after each."""
+    hypers: Hypers
+    """Read by local training; differentiated for the gradient."""
+    examples: DeviceExamples
+    """The training data of all clients."""
+    target: Target
+    clients: Sequence[Tensor]
+    """By client, the indices (n,) of its examples."""
+    optimiser: OptimiserConfig
+    """Of local training; each partition of each client starts it afresh."""
+    batch_size: int
+    """B; the last batch of an epoch may be smaller."""
+    seed: int
+    passes: Passes
+    """How local training computes."""
 
-    def __init__(
-        self,
-        parts: Partitioned,
-        hypers: Hypers,
-        examples: DeviceExamples,
-        *,
-        target: Target,
-        clients: Sequence[Tensor],
-        optimiser: OptimiserConfig,
-        batch_size: int,
-        seed: int,
-        passes: Passes,
-    ) -> None:
-        self._parts = parts
-        self._hypers = hypers
-        self._examples = examples
-        self._target = target
-        self._clients = clients
-        self._optimiser = optimiser
-        self._batch_size = batch_size
-        self._seed = seed
-        self._passes = passes
+    def play(
+        self, broadcast: Broadcast, assignments: Sequence[Assignment], timeout: float | None
+    ) -> list[Answer]:
+        """The answers of some clients of a round, played in turn; those that fail are dropped."""
+        self.receive(broadcast)
+        answers: list[Answer] = []
+        for assignment in assignments:
+            start = time.monotonic()
+            try:
+                answer: Answer = self.work(assignment)
+            except Exception as error:  # whatever it was, the round goes on without this client
+                answer = Dropped.by(error, assignment.client)
+            else:
+                seconds = time.monotonic() - start
+                if timeout is not None and seconds > timeout:
+                    reason = f"late: {seconds:.1f} s, allowed {timeout:g} s"
+                    answer = Dropped(assignment.client, reason)
+            answers.append(answer)
+        return answers
 
     def receive(self, broadcast: Broadcast) -> None:
         """Take the server's values."""
@@ -156,53 +153,55 @@ class Client:
         for partition in broadcast.weights:
             self._restore(partition)
         with torch.no_grad():
-            for own, sent in zip(self._hypers.learnable(), broadcast.hypers, strict=True):
+            for own, sent in zip(self.hypers.learnable(), broadcast.hypers, strict=True):
                 own.copy_(sent)
 
     def work(self, assignment: Assignment) -> Update:
         """Do what a client of the present round was asked for; leaves the server's values."""
-        with self._passes.training():
-            return self._worked(assignment)
-
-    def _worked(self, assignment: Assignment) -> Update:
         losses: list[Tensor] = []
-        weights = {j: self._train(assignment, j, losses) for j in assignment.steps}
-        grads, hyper_loss = self._hyper_gradient(assignment)
+        with self.passes.training():
+            weights = {j: self._train(assignment, j, losses) for j in assignment.steps}
+            grads, hyper_loss = self._hyper_gradient(assignment)
         update = Update(
             client=assignment.client,
-            num_examples=len(self._clients[assignment.client]),
+            num_examples=len(self.clients[assignment.client]),
             weights=weights,
             hyper_grads=grads,
             loss=float(torch.stack(losses).double().mean()) if losses else None,
             hyper_loss=hyper_loss,
         )
-        _refuse_infinite(update)
+        sent = [*grads, *(value for values in weights.values() for value in values)]
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in sent):
+            raise DivergedError(
+                f"what a client sends must be finite, but client {update.client} ended its local "
+                f"steps with loss {update.loss} and hyper loss {update.hyper_loss}. Lower the "
+                "local learning rate."
+            )
         return update
 
     def batches(self, assignment: Assignment) -> Iterator[Tensor]:
         """Indices (B,) of the client's examples, epoch after epoch; the same for all partitions."""
-        own_n = self._clients[assignment.client]
-        generator = seeding.torch_generator(
-            self._seed, "federated", "batches", assignment.number, assignment.client
-        )
+        own_n = self.clients[assignment.client]
+        stream = ("federated", "batches", assignment.number, assignment.client)
+        generator = seeding.torch_generator(self.seed, *stream)
         while True:
             shuffled_n = own_n[torch.randperm(len(own_n), generator=generator)]
-            yield from torch.split(shuffled_n, self._batch_size)
+            yield from torch.split(shuffled_n, self.batch_size)
 
     def _train(self, assignment: Assignment, partition: int, losses: list[Tensor]) -> list[Tensor]:
         """Local steps of one partition; returns its values, and puts the server's back."""
         optimiser = PartitionedOptimiser(
-            self._parts, self._optimiser, decay_factors=(1.0,) * self._parts.num_partitions
+            self.parts, self.optimiser, decay_factors=(1.0,) * self.parts.num_partitions
         )
         generator = self._augmentation(assignment, partition)
         try:
             for indices_B in islice(self.batches(assignment), assignment.steps[partition]):
-                view = self._parts.view(partition, trainable=True)
-                with self._hypers.detached():
+                view = self.parts.view(partition, trainable=True)
+                with self.hypers.detached():
                     loss = self._loss(view, indices_B, generator)
                 optimiser.step(partition, gradients(loss, view.leaves), lr=self._broadcast.lr)
                 losses.append(loss.detach())
-            shares = self._parts.shares(partition)
+            shares = self.parts.shares(partition)
             return [share.gather(share.flat_n).clone() for share in shares]
         finally:
             self._restore(partition)
@@ -211,8 +210,8 @@ class Client:
         """Gradient of the mean loss over the client's batches under subnetwork k - 1."""
         if not assignment.hyper_batches:
             return [], None
-        learnt = self._hypers.learnable()
-        view = self._parts.view(assignment.chunk - 1)
+        learnt = self.hypers.learnable()
+        view = self.parts.view(assignment.chunk - 1)
         generator = self._augmentation(assignment, "hypers")
         batches = list(islice(self.batches(assignment), assignment.hyper_batches))
         num_seen = sum(len(indices_B) for indices_B in batches)
@@ -234,10 +233,10 @@ class Client:
         is_hyper_step: bool = False,
     ) -> Tensor:
         return loss_on(
-            self._examples.take(indices_B),
-            net=lambda inputs: self._parts.run(view, inputs),
-            hypers=self._hypers,
-            target=self._target,
+            self.examples.take(indices_B),
+            net=lambda inputs: self.parts.run(view, inputs),
+            hypers=self.hypers,
+            target=self.target,
             generator=generator,
             reduction="sum" if is_hyper_step else "mean",
             held_out=is_hyper_step,
@@ -245,143 +244,9 @@ class Client:
 
     def _restore(self, partition: int) -> None:
         sent = self._broadcast.weights[partition]
-        for share, values_m in zip(self._parts.shares(partition), sent, strict=True):
+        for share, values_m in zip(self.parts.shares(partition), sent, strict=True):
             share.scatter(values_m)
 
     def _augmentation(self, assignment: Assignment, purpose: int | str) -> torch.Generator:
-        return seeding.torch_generator(
-            self._seed,
-            "federated",
-            "augment",
-            assignment.number,
-            assignment.client,
-            purpose,
-            device=self._examples.device,
-        )
-
-
-def _refuse_infinite(update: Update) -> None:
-    """A client that diverged must not reach the server."""
-    sent = [*update.hyper_grads, *(v for values in update.weights.values() for v in values)]
-    if not all(bool(torch.isfinite(tensor).all()) for tensor in sent):
-        raise DivergedError(
-            f"what a client sends must be finite, but client {update.client} ended its local steps "
-            f"with loss {update.loss} and hyper loss {update.hyper_loss}. Lower the local learning "
-            "rate."
-        )
-
-
-Answer = Update | Dropped
-START_SECONDS = 120.0
-"""What a task may take besides its clients: a process starts and imports torch."""
-
-
-class Executor(Protocol):
-    """Plays the clients of a round."""
-
-    def run(self, broadcast: Broadcast, assignments: Sequence[Assignment]) -> list[Answer]:
-        """The answer of each client, in the order of `assignments`."""
-        ...
-
-
-@dataclass(frozen=True)
-class SequentialExecutor:
-    """Plays the clients of a round in this process."""
-
-    client: Client
-    timeout: float | None
-
-    def run(self, broadcast: Broadcast, assignments: Sequence[Assignment]) -> list[Answer]:
-        self.client.receive(broadcast)
-        return [attempt(self.client, assignment, self.timeout) for assignment in assignments]
-
-
-@dataclass(frozen=True)
-class Blueprint:
-    """What a task needs to play any client of a run."""
-
-    make_client: Callable[[], Client]
-    """Builds the run's client again; importable by name in another process."""
-    device: torch.device
-    timeout: float | None
-    """Seconds for each client; None waits."""
-    num_threads: int
-    """Of torch in the run itself: sums of another number of threads have other bits."""
-    key: str = field(default_factory=lambda: uuid.uuid4().hex)
-    """Tells runs apart in a process that serves several."""
-
-
-class TaskExecutor:
-    """Plays the clients of a round in other processes, several to a task.
-
-    Args:
-        runner: where tasks run.
-        tasks: how many at once, and what each gets.
-        blueprint: of the run.
-    """
-
-    def __init__(self, runner: TaskRunner, tasks: TasksConfig, blueprint: Blueprint) -> None:
-        self._runner = runner
-        self._tasks = tasks
-        self._timeout = blueprint.timeout
-        self._device = blueprint.device
-        self._blueprint = runner.share(blueprint)
-
-    def run(self, broadcast: Broadcast, assignments: Sequence[Assignment]) -> list[Answer]:
-        size = self._tasks.clients_per_task
-        jobs = [assignments[start : start + size] for start in range(0, len(assignments), size)]
-        results = self._runner.run(
-            play,
-            (self._blueprint, self._runner.share(broadcast.to(torch.device("cpu")))),
-            jobs,
-            cpus=self._tasks.cpus,
-            gpus=self._tasks.gpus,
-            at_once=self._tasks.num_tasks,
-            timeout=None if self._timeout is None else START_SECONDS + size * self._timeout,
-        )
-        answers: list[Answer] = []
-        for job, result in zip(jobs, results, strict=True):
-            if isinstance(result, BaseException):
-                answers += [Dropped(assignment.client, _reason(result)) for assignment in job]
-            else:
-                answers += [
-                    answer.to(self._device) if isinstance(answer, Update) else answer
-                    for answer in result
-                ]
-        return answers
-
-
-_clients: dict[str, Client] = {}
-"""The run that this process last served; building one takes longer than a round."""
-
-
-def play(
-    blueprint: Blueprint, broadcast: Broadcast, assignments: Sequence[Assignment]
-) -> list[Answer]:
-    """Play some clients of a round, as a task; answers are on the CPU."""
-    torch.set_num_threads(blueprint.num_threads)
-    if blueprint.key not in _clients:
-        _clients.clear()
-        _clients[blueprint.key] = blueprint.make_client()
-    client = _clients[blueprint.key]
-    client.receive(broadcast.to(blueprint.device))
-    answers = [attempt(client, assignment, blueprint.timeout) for assignment in assignments]
-    cpu = torch.device("cpu")
-    return [answer.to(cpu) if isinstance(answer, Update) else answer for answer in answers]
-
-
-def attempt(client: Client, assignment: Assignment, timeout: float | None) -> Answer:
-    """A client's answer, or why it is dropped."""
-    start = time.monotonic()
-    try:
-        update = client.work(assignment)
-    except Exception as error:  # whatever it was, the round goes on without this client
-        return Dropped(assignment.client, _reason(error))
-    seconds = time.monotonic() - start
-    if timeout is not None and seconds > timeout:
-        return Dropped(assignment.client, f"late: {seconds:.1f} s, allowed {timeout:g} s")
-    return update
-
-
-def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+        stream = ("federated", "augment", assignment.number, assignment.client, purpose)
+        return seeding.torch_generator(self.seed, *stream, device=self.examples.device)

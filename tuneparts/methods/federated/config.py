@@ -57,13 +57,16 @@ class ClientsConfig(Config):
                 "clients. Use more training data or fewer clients."
             )
         skew = self.skew_of(examples)
-        given = self.rotation_alpha if skew == "rotation" else None
-        return split(
-            self._groups(examples, skew),
-            num_clients=self.num,
-            alpha=given or self.alpha,
-            generator=seeding.numpy_generator(self.seed, "federated", "clients"),
-        )
+        alpha, groups_N = self.alpha, np.zeros(len(examples), np.int64)
+        if skew == "labels":
+            groups_N = examples.labels
+        if skew == "rotation":
+            assert examples.degrees is not None  # or `skew_of` would have refused
+            turned = np.floor((examples.degrees + 180.0) / 360.0 * self.num_bins)
+            groups_N = np.clip(turned, 0, self.num_bins - 1).astype(np.int64)
+            alpha = self.rotation_alpha or alpha
+        generator = seeding.numpy_generator(self.seed, "federated", "clients")
+        return split(groups_N, num_clients=self.num, alpha=alpha, generator=generator)
 
     def skew_of(self, examples: Examples) -> str:
         """What clients of these examples differ in; refuses what these examples do not have."""
@@ -83,29 +86,14 @@ class ClientsConfig(Config):
             )
         return self.skew
 
-    def _groups(self, examples: Examples, skew: str) -> Indices:
-        if skew == "none":
-            return np.zeros(len(examples), np.int64)
-        if skew == "labels":
-            return examples.labels
-        assert examples.degrees is not None  # or `skew_of` would have refused
-        turned = (examples.degrees + 180.0) / 360.0
-        return np.clip(np.floor(turned * self.num_bins), 0, self.num_bins - 1).astype(np.int64)
-
 
 def split(
     groups_N: Indices, *, num_clients: int, alpha: float, generator: np.random.Generator
 ) -> list[Indices]:
     """Deal out examples to clients of equal size, each with a mixture of groups of its own.
 
-    Args:
-        groups_N: the group of each example.
-        num_clients: how many clients; sizes differ by at most one.
-        alpha: a client's mixture is Dirichlet with parameters alpha times the overall mixture.
-        generator: source of all draws.
-
-    Returns:
-        Ascending indices per client; a partition of all N.
+    A client's mixture is Dirichlet with parameters alpha times the overall mixture. Returned are
+    ascending indices per client, a partition of all N.
     """
     names, counts_G = np.unique(groups_N, return_counts=True)
     pools = [generator.permutation(np.flatnonzero(groups_N == name)) for name in names]
@@ -113,34 +101,21 @@ def split(
     clients = []
     for size in sizes(len(groups_N), (1.0,) * num_clients):
         mixture_G = generator.dirichlet(alpha * counts_G / counts_G.sum())
-        taken_G = _fill(size, mixture_G, left_G, generator)
+        taken_G = np.zeros_like(left_G)
+        # What a group cannot give is drawn again from the groups that still can, which is the same
+        # in law as drawing example by example and dropping a group once it is empty.
+        while (missing := size - int(taken_G.sum())) > 0:
+            rest_G = left_G - taken_G
+            weights_G = np.where(rest_G > 0, mixture_G, 0.0)
+            if not weights_G.sum() > 0:  # a small alpha puts all its mass on groups that are empty
+                weights_G = rest_G.astype(float)
+            drawn_G = generator.multinomial(missing, weights_G / weights_G.sum())
+            taken_G += np.minimum(drawn_G, rest_G)
         ends = zip(pools, left_G, taken_G, strict=True)
         own = np.concatenate([pool[rest - taken : rest] for pool, rest, taken in ends])
         left_G -= taken_G
         clients.append(np.sort(own).astype(np.int64))
     return clients
-
-
-def _fill(
-    size: int,
-    mixture_G: npt.NDArray[np.float64],
-    left_G: Indices,
-    generator: np.random.Generator,
-) -> Indices:
-    """How many examples of each group a client gets.
-
-    What a group cannot give is drawn again from the groups that still can, which is the same in
-    law as drawing example by example and dropping a group once it is empty.
-    """
-    taken_G = np.zeros_like(left_G)
-    while (missing := size - int(taken_G.sum())) > 0:
-        rest_G = left_G - taken_G
-        weights_G = np.where(rest_G > 0, mixture_G, 0.0)
-        if not weights_G.sum() > 0:  # a small alpha puts all its mass on groups that are empty
-            weights_G = rest_G.astype(float)
-        drawn_G = generator.multinomial(missing, weights_G / weights_G.sum())
-        taken_G += np.minimum(drawn_G, rest_G)
-    return taken_G
 
 
 class ServerConfig(Config):
@@ -178,23 +153,6 @@ class TasksConfig(Config):
     """Of each task."""
     gpus: float = Field(default=0, ge=0)
     """Of each task."""
-
-    def bundles(self) -> list[dict[str, float]]:
-        """What a trial reserves for its tasks."""
-        amounts = {"CPU": self.cpus} | ({"GPU": self.gpus} if self.gpus else {})
-        return [dict(amounts) for _ in range(self.num_tasks)]
-
-
-class Division(Config):
-    """How data and weights are divided; one of each where nothing is."""
-
-    data: tuple[float, ...] = (1.0,)
-    """Share of the clients per chunk."""
-    weights: tuple[float, ...] = (1.0,)
-    """Share of the weights per partition."""
-    defaults: Defaults = "zero"
-    hyper_lr: float = 1e-3
-    hyper_batches: int | None = None
 
 
 class ExchangeConfig(SupervisedConfig):
@@ -237,12 +195,15 @@ class ExchangeConfig(SupervisedConfig):
         if task is not None:
             self.clients.skew_of(task.train)
 
-    def division(self) -> Division:
-        """How data and weights are divided; not at all unless a method says so."""
-        return Division()
+    def division(self) -> "FederatedConfig":
+        """How clients and weights are divided; not at all unless a method says so."""
+        return FederatedConfig(proportions=(1.0,))
 
     def task_bundles(self) -> list[dict[str, float]]:
-        return [] if self.tasks is None else self.tasks.bundles()
+        if self.tasks is None:
+            return []
+        amounts = {"CPU": self.tasks.cpus} | ({"GPU": self.tasks.gpus} if self.tasks.gpus else {})
+        return [dict(amounts) for _ in range(self.tasks.num_tasks)]
 
     def build(self, context: Context) -> Learner:
         from tuneparts.methods.federated.learner import FederatedLearner
@@ -287,11 +248,5 @@ class FederatedConfig(ExchangeConfig):
     def hyper_gradient(self) -> HyperGradient:
         return "fixed weights" if len(self.proportions) > 1 else "none"
 
-    def division(self) -> Division:
-        return Division(
-            data=self.proportions,
-            weights=self.parameter_proportions or self.proportions,
-            defaults=self.defaults,
-            hyper_lr=self.hyper_lr,
-            hyper_batches=self.hyper_batches,
-        )
+    def division(self) -> "FederatedConfig":
+        return self

@@ -11,15 +11,15 @@ Shapes: m entries that a partition owns of one parameter.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from tuneparts.methods.federated.config import ServerConfig
 from tuneparts.methods.partitioned.subnetwork import Partitioned
-from tuneparts.training.state import Stateful
+from tuneparts.training.state import Stateful, copied
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,6 @@ class Broadcast:
     weights: Mapping[int, Sequence[Tensor]]
     """By partition, the values (m,) that it owns of each parameter."""
     hypers: Sequence[Tensor]
-
-    def to(self, device: torch.device) -> "Broadcast":
-        """The same on another device."""
-        weights = {k: _moved(values, device) for k, values in self.weights.items()}
-        return replace(self, weights=weights, hypers=_moved(self.hypers, device))
 
 
 @dataclass(frozen=True)
@@ -54,11 +49,6 @@ class Update:
     """Mean over its local steps; None when it had none."""
     hyper_loss: float | None
 
-    def to(self, device: torch.device) -> "Update":
-        """The same on another device."""
-        weights = {k: _moved(values, device) for k, values in self.weights.items()}
-        return replace(self, weights=weights, hyper_grads=_moved(self.hyper_grads, device))
-
 
 @dataclass(frozen=True)
 class Dropped:
@@ -66,6 +56,21 @@ class Dropped:
 
     client: int
     reason: str
+
+    @staticmethod
+    def by(error: BaseException, client: int) -> "Dropped":
+        """For an error."""
+        return Dropped(client, f"{type(error).__name__}: {error}")
+
+
+Answer = Update | Dropped
+Message = TypeVar("Message", bound=Broadcast | Update | Dropped)
+
+
+def moved(message: Message, device: torch.device) -> Message:
+    """The same with all tensors on another device."""
+    values = {one.name: getattr(message, one.name) for one in fields(message)}
+    return replace(message, **copied(values, lambda tensor: tensor.to(device)))
 
 
 @dataclass(frozen=True)
@@ -106,17 +111,8 @@ def weight_bytes(weights: Mapping[int, Sequence[Tensor]]) -> int:
     return sum(num_bytes(values) for values in weights.values())
 
 
-def _moved(tensors: Iterable[Tensor], device: torch.device) -> list[Tensor]:
-    return [tensor.to(device) for tensor in tensors]
-
-
 class Server(Stateful, parts=("_optimisers",), values=("num_steps",)):
-    """Moves the partitions of a net by what clients send.
-
-    Args:
-        parts: whose values are moved.
-        config: how.
-    """
+    """Moves the partitions of a net by what clients send."""
 
     def __init__(self, parts: Partitioned, config: ServerConfig) -> None:
         self._parts = parts
@@ -139,26 +135,19 @@ class Server(Stateful, parts=("_optimisers",), values=("num_steps",)):
             senders = [update for update in updates if k in update.weights]
             if not senders:
                 continue
+            optimiser = self._optimisers[k]
             means = mean_over([(update, update.weights[k]) for update in senders])
-            self._move(self._optimisers[k], values, means)
+            for value, mean in zip(values, means, strict=True):
+                if optimiser is None:
+                    value.copy_(mean)
+                else:
+                    value.grad = value - mean
+            if optimiser is not None:
+                optimiser.step()
+                optimiser.zero_grad(set_to_none=True)
             self.num_steps[k] += 1
             for share, value in zip(self._parts.shares(k), values, strict=True):
                 share.scatter(value.detach())
-
-    def _move(
-        self,
-        optimiser: torch.optim.Optimizer | None,
-        values: Sequence[nn.Parameter],
-        means: Sequence[Tensor],
-    ) -> None:
-        for value, mean in zip(values, means, strict=True):
-            if optimiser is None:
-                value.copy_(mean)
-            else:
-                value.grad = value - mean
-        if optimiser is not None:
-            optimiser.step()
-            optimiser.zero_grad(set_to_none=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a state, once the partitions have their values back."""
@@ -170,11 +159,7 @@ class Server(Stateful, parts=("_optimisers",), values=("num_steps",)):
 
 
 def mean_over(sent: Sequence[tuple[Update, Sequence[Tensor]]]) -> list[Tensor]:
-    """Mean of what clients sent, weighted by their examples, in the order of the clients.
-
-    Args:
-        sent: at least one client's update, and the part of it to average; in the same shapes.
-    """
+    """Mean of these parts of updates, at least one, weighted by examples, in the clients' order."""
     total = sum(update.num_examples for update, _ in sent)
     means: list[Tensor] = []
     for update, tensors in sorted(sent, key=lambda pair: pair[0].client):

@@ -6,38 +6,36 @@ and the hypers by the mean of the gradients that clients of later chunks sent. W
 and partition this is federated averaging.
 """
 
+import uuid
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from tuneparts.core.errors import ConfigError, RoundError
 from tuneparts.data.chunks import Chunks
-from tuneparts.data.task import Task
-from tuneparts.methods.federated.client import (
-    Answer,
-    Blueprint,
-    Client,
-    Executor,
-    Schedule,
-    SequentialExecutor,
-    TaskExecutor,
-)
+from tuneparts.methods.federated.client import Assignment, Client, Schedule
 from tuneparts.methods.federated.config import ExchangeConfig
 from tuneparts.methods.federated.exchange import (
+    Answer,
     Broadcast,
     Dropped,
     Server,
     Traffic,
     Update,
     mean_over,
+    moved,
 )
 from tuneparts.methods.partitioned.learner import SubnetworkLearner
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.training import passes
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
+
+START_SECONDS = 120.0
+"""What a task may take besides its clients: a process starts and imports torch."""
+_CPU = torch.device("cpu")
 
 
 class FederatedLearner(
@@ -59,15 +57,24 @@ class FederatedLearner(
 
     def __init__(self, config: ExchangeConfig, context: Context) -> None:
         division = config.division()
-        super().__init__(config, context, learns_hypers=len(division.data) > 1)
-        _refuse_running_statistics(self.net)
+        super().__init__(config, context, learns_hypers=len(division.proportions) > 1)
+        for name, module in self.net.named_modules():
+            if getattr(module, "running_mean", None) is not None:
+                raise ConfigError(
+                    "clients share weights and no statistics of their data, but layer "
+                    f"`{name}` ({type(module).__name__}) keeps running statistics. Use a net with "
+                    "GroupNorm, such as `resnet9`, or without norms."
+                )
         self.parts = Partitioned(
-            self.net, proportions=division.weights, seed=context.seed, defaults=division.defaults
+            self.net,
+            proportions=division.parameter_proportions or division.proportions,
+            seed=context.seed,
+            defaults=division.defaults,
         )
         task = context.task
         examples = task.train if config.train_on == "train" else task.train.joined(task.val)
         self.clients = [torch.from_numpy(own) for own in config.clients.deal(examples)]
-        chunks = Chunks(config.clients.num, division.data, seed=context.seed)
+        chunks = Chunks(config.clients.num, division.proportions, seed=context.seed)
         self.chunk_of = {int(i): k for k in range(1, len(chunks) + 1) for i in chunks.chunk(k)}
         self._psi: list[nn.Parameter] = self.hypers.learnable()
         self.schedule = Schedule(
@@ -91,30 +98,21 @@ class FederatedLearner(
             passes=self.training_passes,
         )
         self.server = Server(self.parts, config.server)
-        self._hyper_optimiser = (
-            torch.optim.Adam(self._psi, lr=division.hyper_lr, eps=config.server.eps)
-            if self._psi
-            else None
-        )
-        self._executor = self._make_executor()
+        self._hyper_optimiser = None
+        if self._psi:
+            self._hyper_optimiser = torch.optim.Adam(
+                self._psi, lr=division.hyper_lr, eps=config.server.eps
+            )
         self._num_rounds = 0
         self._num_answers = 0
         self._num_dropped = 0
         self._traffic = Traffic()
         self._reported_rounds = 0
         self._reported_traffic = Traffic()
-
-    def _make_executor(self) -> Executor:
-        config, context = self.config, self.context
-        if context.tasks is None or config.tasks is None:
-            return SequentialExecutor(self.client, config.client_timeout)
-        blueprint = Blueprint(
-            partial(make_client, config, context.task, context.seed, context.device),
-            context.device,
-            config.client_timeout,
-            torch.get_num_threads(),
-        )
-        return TaskExecutor(context.tasks, config.tasks, blueprint)
+        if context.tasks is not None and config.tasks is not None:
+            alone = Context(task=task, seed=context.seed, device=context.device)
+            blueprint = _Blueprint(config, alone, torch.get_num_threads(), uuid.uuid4().hex)
+            self._blueprint = context.tasks.share(blueprint)
 
     @property
     def finished(self) -> bool:
@@ -139,7 +137,7 @@ class FederatedLearner(
             weights=self.server.weights(),
             hypers=[parameter.detach().clone() for parameter in self._psi],
         )
-        updates = self._kept(self._executor.run(broadcast, assignments))
+        updates = self._kept(self._answers(broadcast, assignments))
         passes.ran_elsewhere()
         self.server.step(updates)
         self._hyper_step([update for update in updates if update.hyper_grads])
@@ -153,6 +151,31 @@ class FederatedLearner(
             passes=sum(assignment.passes for assignment in assignments),
             losses={name: _mean(values) for name, values in losses.items() if values},
         )
+
+    def _answers(self, broadcast: Broadcast, assignments: Sequence[Assignment]) -> list[Answer]:
+        """Play the clients of a round in this process, or several to a task, with the same bits."""
+        tasks, runner = self.config.tasks, self.context.tasks
+        timeout = self.config.client_timeout
+        if tasks is None or runner is None:
+            return self.client.play(broadcast, assignments, timeout)
+        size = tasks.clients_per_task
+        jobs = [assignments[start : start + size] for start in range(0, len(assignments), size)]
+        results = runner.run(
+            play,
+            (self._blueprint, runner.share(moved(broadcast, _CPU))),
+            jobs,
+            cpus=tasks.cpus,
+            gpus=tasks.gpus,
+            at_once=tasks.num_tasks,
+            timeout=None if timeout is None else START_SECONDS + size * timeout,
+        )
+        answers: list[Answer] = []
+        for job, result in zip(jobs, results, strict=True):
+            if isinstance(result, BaseException):
+                answers += [Dropped.by(result, assignment.client) for assignment in job]
+            else:
+                answers += [moved(answer, self.context.device) for answer in result]
+        return answers
 
     def _kept(self, answers: Sequence[Answer]) -> list[Update]:
         """The clients that answered; refuses to go on with too few."""
@@ -199,20 +222,35 @@ class FederatedLearner(
         return {**super().evaluate(), **{name: float(value) for name, value in sent.items()}}
 
 
-def make_client(config: ExchangeConfig, task: Task, seed: int, device: torch.device) -> Client:
-    """The client of a run, built anew: what a task in another process plays clients with."""
-    return FederatedLearner(config, Context(task=task, seed=seed, device=device)).client
+@dataclass(frozen=True)
+class _Blueprint:
+    """What a task needs to build the client of a run again, in another process."""
+
+    config: ExchangeConfig
+    context: Context
+    num_threads: int
+    """Of torch in the run itself: sums of another number of threads have other bits."""
+    key: str
+    """Tells runs apart in a process that serves several."""
+
+
+_clients: dict[str, Client] = {}
+"""The run that this process last served; building one takes longer than a round."""
+
+
+def play(
+    blueprint: _Blueprint, broadcast: Broadcast, assignments: Sequence[Assignment]
+) -> list[Answer]:
+    """Play some clients of a round, as a task; answers are on the CPU."""
+    torch.set_num_threads(blueprint.num_threads)
+    config, context = blueprint.config, blueprint.context
+    if blueprint.key not in _clients:
+        _clients.clear()
+        _clients[blueprint.key] = FederatedLearner(config, context).client
+    client = _clients[blueprint.key]
+    answers = client.play(moved(broadcast, context.device), assignments, config.client_timeout)
+    return [moved(answer, _CPU) for answer in answers]
 
 
 def _mean(values: Sequence[float]) -> Tensor:
     return torch.tensor(sum(values) / len(values), dtype=torch.float64)
-
-
-def _refuse_running_statistics(net: nn.Module) -> None:
-    for name, module in net.named_modules():
-        if getattr(module, "running_mean", None) is not None:
-            raise ConfigError(
-                "clients share weights and no statistics of their data, but layer "
-                f"`{name}` ({type(module).__name__}) keeps running statistics. Use a net with "
-                "GroupNorm, such as `resnet9`, or without norms."
-            )

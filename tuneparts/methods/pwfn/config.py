@@ -71,8 +71,8 @@ class Clusters(Quantiser):
     def _check_rules_agree(self) -> Self:
         if self.distance == "relative" and self.delta >= 1:
             raise ValueError(
-                "every weight is at relative distance 1 from 0: `delta < 1` must hold with "
-                f"`distance = relative`, but got {self.delta}. WFN used 0.0075 to 0.015"
+                f"`delta` = {self.delta}: `delta < 1` must hold with `distance = relative`, where "
+                "every weight is at distance 1 from 0. WFN used 0.0075 to 0.015"
             )
         if self.rule == "running_mean" and not self.monotone:
             raise ValueError(
@@ -165,10 +165,8 @@ class SigmaConfig(Config):
     @model_validator(mode="after")
     def _check_one_strength(self) -> Self:
         if self.exposure is not None and "alpha" in self.model_fields_set:
-            raise ValueError(
-                "alpha follows from `exposure`: give one of them, but got "
-                f"{self.alpha} and {self.exposure}"
-            )
+            given = f"`alpha` = {self.alpha} and `exposure` = {self.exposure}"
+            raise ValueError(f"{given}: alpha follows from `exposure`, give one of them")
         return self
 
     @model_serializer(mode="wrap")
@@ -232,27 +230,19 @@ class PwfnConfig(SupervisedConfig):
     @model_validator(mode="after")
     def _check_fields_agree(self) -> Self:
         if self.pretrain + self.warmup >= 1:
-            raise ValueError(
-                "`pretrain + warmup < 1` must hold, so that rounds have passes, "
-                f"but got {self.pretrain} + {self.warmup}"
-            )
+            given = f"`pretrain` = {self.pretrain} and `warmup` = {self.warmup}"
+            raise ValueError(f"{given}: their sum must be below 1, so that rounds have passes")
         if self.pretrained is not None and self.pretrain > 0:
-            raise ValueError(
-                "a pretrained net is not pretrained again: set `pretrain` to 0, "
-                f"but got {self.pretrain}"
-            )
+            given = f"`pretrain` = {self.pretrain} with `pretrained`"
+            raise ValueError(f"{given}: such a net is not pretrained again, set `pretrain` to 0")
         if self.sigma.exposure is not None and self.finetune.kind != "sgd":
-            raise ValueError(
-                "`sigma.exposure` is defined for SGD, but `finetune.kind` is "
-                f"{self.finetune.kind}: give `sigma.alpha`"
-            )
+            given = f"`sigma.exposure` with `finetune.kind` = {self.finetune.kind}"
+            raise ValueError(f"{given}: it is defined for SGD, give `sigma.alpha`")
         if isinstance(self.quantiser, Uniform) and len(self.fractions) > 1:
-            raise ValueError(
-                "`uniform` rounds all weights at once: set `fractions` to (1.0,), but got "
-                f"{self.fractions}"
-            )
-        given = self.sigma != SigmaConfig() or self.warmup > 0 or self.ensemble > 0
-        if given and not self.quantiser.uses_sigma:
+            given = f"`fractions` = {self.fractions}"
+            raise ValueError(f"{given}: `uniform` rounds all weights at once, set it to (1.0,)")
+        asks_for_sigma = self.sigma != SigmaConfig() or self.warmup > 0 or self.ensemble > 0
+        if asks_for_sigma and not self.quantiser.uses_sigma:
             raise ValueError(
                 f"`{self.quantiser.kind}` has no standard deviations: leave `sigma`, `warmup` and "
                 "`ensemble` at their defaults"
@@ -260,10 +250,13 @@ class PwfnConfig(SupervisedConfig):
         return self
 
     def exposure(self, *, alpha: float, steps: int) -> float:
-        """The exposure of deviations to the pull after this many passes of SGD."""
-        return exposure(
-            lr=self.finetune.lr, momentum=self.finetune.momentum, alpha=alpha, steps=steps
-        )
+        """Compute X such that a flat weight's deviation has gone 1 - exp(-X) of the way to S.
+
+        It makes runs of SGD of different lengths comparable: on a small data set the same alpha
+        leaves standard deviations where they started.
+        """
+        mean_abs_eps = math.sqrt(2 / math.pi)
+        return self.finetune.lr / (1 - self.finetune.momentum) * alpha * mean_abs_eps * steps
 
     def strength(self) -> float:
         """The pull's alpha: as given, or by the exposure that is asked for."""
@@ -272,14 +265,18 @@ class PwfnConfig(SupervisedConfig):
         return self.sigma.exposure / self.exposure(alpha=1.0, steps=self.rounds().num_fixing)
 
     def rounds(self) -> "Rounds":
-        """When each stage ends."""
-        return cut(
-            self.passes,
-            pretrain=self.pretrain,
-            warmup=self.warmup,
-            first_round=self.first_round,
-            num_rounds=len(self.fractions),
-        )
+        """When each stage ends; rounds too short for a pass end where the round before does.
+
+        Example:
+            >>> PwfnConfig(passes=100, first_round=0.5, fractions=(0.2, 0.5, 1)).rounds()
+            Rounds(pretrain_end=50, warmup_end=50, ends=(60, 80, 100))
+        """
+        warmup_end = round((self.pretrain + self.warmup) * self.passes)
+        others = [1.0] * (len(self.fractions) - 1)
+        lengths = list(accumulate([self.first_round if others else 1.0, *others]))
+        rest = self.passes - warmup_end
+        ends = [warmup_end + round(rest * length / lengths[-1]) for length in lengths]
+        return Rounds(round(self.pretrain * self.passes), warmup_end, tuple(ends))
 
     def measurable(self) -> tuple[Self, int]:
         shared = self.rounds().pretrain_end if self.shares_pretraining else 0
@@ -288,8 +285,7 @@ class PwfnConfig(SupervisedConfig):
     def check(self, task: Task | None = None, *, copies_state: bool = False) -> None:
         super().check(task, copies_state=copies_state)
         if task is not None and self.ensemble:
-            reason = "its `ensemble` averages probabilities"
-            check.refuse_target(self, task, reason)
+            check.refuse_target(self, task, "its `ensemble` averages probabilities")
 
     def build(self, context: Context) -> Learner:
         from tuneparts.methods.pwfn.learner import PwfnLearner
@@ -310,38 +306,3 @@ class Rounds:
     def num_fixing(self) -> int:
         """Passes after pretraining."""
         return self.ends[-1] - self.pretrain_end
-
-
-def cut(
-    passes: int, *, pretrain: float, warmup: float, first_round: float, num_rounds: int
-) -> Rounds:
-    """Divide a budget of passes; rounds too short for a pass end where the round before does.
-
-    Args:
-        passes: the budget.
-        pretrain: share of the budget before weights become Gaussians.
-        warmup: share of the budget in which only deviations train.
-        first_round: length of the first round relative to each other one.
-        num_rounds: how many rounds share the rest.
-
-    Example:
-        >>> cut(100, pretrain=0.5, warmup=0.0, first_round=0.5, num_rounds=3)
-        Rounds(pretrain_end=50, warmup_end=50, ends=(60, 80, 100))
-    """
-    pretrain_end = round(pretrain * passes)
-    warmup_end = round((pretrain + warmup) * passes)
-    others = [1.0] * (num_rounds - 1)
-    lengths = list(accumulate([first_round if others else 1.0, *others]))
-    rest = passes - warmup_end
-    ends = [warmup_end + round(rest * length / lengths[-1]) for length in lengths]
-    return Rounds(pretrain_end, warmup_end, tuple(ends))
-
-
-def exposure(*, lr: float, momentum: float, alpha: float, steps: int) -> float:
-    """Compute X such that a flat weight's deviation has gone 1 - exp(-X) of the way to the cutoff.
-
-    It makes runs of different lengths comparable: on a small data set the same alpha leaves
-    standard deviations where they started.
-    """
-    mean_abs_eps = math.sqrt(2 / math.pi)
-    return lr / (1 - momentum) * alpha * mean_abs_eps * steps

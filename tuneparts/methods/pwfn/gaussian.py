@@ -11,7 +11,7 @@ S draws, K classes.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 
@@ -62,11 +62,8 @@ class Gaussians(nn.Module):
     """Standard deviations of a net's weights, and which of them are fixed.
 
     `sigma` is stored directly, without softplus or logarithm, because the regulariser's gradient
-    is linear in it. Its state does not hold the means: they are the net's.
-
-    Args:
-        net: whose parameters are the means; it is not changed.
-        names: of the parameters to cover, as `net.named_parameters()` names them.
+    is linear in it. Its state does not hold the means: they are the parameters of the net, which is
+    not changed, with the names that `net.named_parameters()` gives them.
 
     Example:
         >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
@@ -181,12 +178,8 @@ class Gaussians(nn.Module):
         free, kept = self.parts(held.free_N), self.parts(held.mu_N)
         for name, mu in self.mus.items():
             torch.addcmul(kept[name], mu, free[name], out=mu.data)
-        torch.clamp(
-            self.sigma.data,
-            min=held.least_sigma_N,
-            max=held.most_sigma_N,
-            out=self.sigma.data,
-        )
+        sigma_N = self.sigma.data
+        torch.clamp(sigma_N, min=held.least_sigma_N, max=held.most_sigma_N, out=sigma_N)
 
     @torch.no_grad()
     def keep_above_floor(self) -> None:
@@ -228,9 +221,7 @@ def _forget_held(gaussians: nn.Module, _keys: object) -> None:
 def cover(net: nn.Module, x: Tensor | None = None) -> tuple[list[str], dict[str, str]]:
     """Names of the parameters that become Gaussians; of the others the reason and their number.
 
-    Args:
-        net: it is not changed.
-        x: a few inputs (B, ...), on the net's device, to try it with; it is not tried if None.
+    The net is tried with a few inputs (B, ...), on its device, if they are given.
 
     Example:
         >>> cover(nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3, bias=False)))
@@ -300,52 +291,3 @@ class Lent(nn.Module):
             for module in {module for module, _, _ in places if isinstance(module, nn.RNNBase)}:
                 module._init_flat_weights()  # it keeps a second list of its weights
         return outputs
-
-
-class Sampled(nn.Module):
-    """A net that computes each forward pass with a new draw of its weights.
-
-    While it computes, nobody else may call the net; `sampled` makes one that shares no such state.
-    """
-
-    def __init__(self, net: nn.Module, gaussians: Gaussians, generator: torch.Generator) -> None:
-        super().__init__()
-        self.net = net
-        self._drawn = gaussians.draw
-        self._generator = generator
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Predict with a new draw; no gradient reaches means and deviations."""
-        outputs: Tensor = Lent(self.net, self._drawn(self._generator).values)(x)
-        return outputs
-
-
-def sampled(net: nn.Module, gaussians: Gaussians, generator: torch.Generator) -> Sampled:
-    """Make a net that draws its weights anew in each forward pass, for one thread.
-
-    It shares all tensors with `net` and nothing else: several threads can each have one, and call
-    `net` itself meanwhile.
-
-    Args:
-        net: an ordinary net; what it computes does not change.
-        gaussians: the distributions of its weights.
-        generator: source of the draws; one for each thread.
-    """
-    shared = {id(tensor): tensor for tensor in (*net.parameters(), *net.buffers())}
-    return Sampled(deepcopy(net, shared), gaussians, generator)
-
-
-def ensemble_logits(predict: Callable[[], Tensor], num_samples: int) -> Tensor:
-    """Average predictions over draws of the weights.
-
-    Args:
-        predict: computes logits (B, K) with a new draw each time that it is called.
-        num_samples: number of draws.
-
-    Returns:
-        Log of the mean predicted probability: float64 (B, K).
-    """
-    log_probs_SBK = torch.stack(
-        [torch.log_softmax(predict().double(), dim=1) for _ in range(num_samples)]
-    )
-    return log_probs_SBK.logsumexp(dim=0) - math.log(num_samples)

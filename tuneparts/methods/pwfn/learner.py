@@ -8,10 +8,10 @@ the last round every covered weight is fixed and no training follows.
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from copy import deepcopy
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,13 +20,12 @@ from torch import Tensor, nn
 
 from tuneparts.core import settings
 from tuneparts.core.errors import CheckpointError, ConfigError
-from tuneparts.data.batches import Batches
-from tuneparts.data.task import Task, digest
+from tuneparts.data.task import digest
 from tuneparts.hypers.config import FixedConfig
 from tuneparts.methods.pwfn import codefile, quantisers
 from tuneparts.methods.pwfn import sigma as deviations
 from tuneparts.methods.pwfn.config import Free, PwfnConfig, Uniform, Wfn
-from tuneparts.methods.pwfn.gaussian import FLOOR, Gaussians, Lent, Sampled, cover, ensemble_logits
+from tuneparts.methods.pwfn.gaussian import FLOOR, Gaussians, Lent, cover
 from tuneparts.methods.pwfn.quantisers import Channels, channels_of
 from tuneparts.methods.pwfn.threshold import Clustering
 from tuneparts.models.survey import PROBE
@@ -37,48 +36,9 @@ from tuneparts.training.scores import evaluate
 from tuneparts.training.step import gradients, loss_on, recalibrate, set_lr
 from tuneparts.training.supervised import SupervisedLearner
 
-_FORM = 1
-"""Changes when the same facts would make other weights."""
-
-
-def file_of(facts: Mapping[str, Any], task: Task, seed: int, device: torch.device) -> Path:
-    """Name the file of a pretrained state, in the cache of this machine.
-
-    Args:
-        facts: every setting that pretraining depends on, as JSON can hold it.
-        task: the data.
-        seed: of the trial.
-        device: of the trial.
-    """
-    whole = {
-        "form": _FORM, "facts": facts, "data": digest(task), "seed": seed,
-        "device": device.type, "torch": torch.__version__,
-    }  # fmt: skip
-    text = json.dumps(whole, sort_keys=True)
-    name = hashlib.sha256(text.encode()).hexdigest()[:24]
-    return settings.current().cache_dir / "pretrained" / f"{name}.pt"
-
-
-def shared(path: Path, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Load a state, or make and keep it if nobody has.
-
-    Args:
-        path: from `file_of`.
-        make: called at most once on this machine, unless the file is lost or damaged.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock")):
-        if path.exists():
-            try:
-                return checkpoint.load(path)
-            except CheckpointError:
-                path.unlink()
-        state = make()
-        checkpoint.save(path, state)
-        return state
-
-
 _log = logging.getLogger(__name__)
+_FORM = 1
+"""Changes when the same facts would make other weights of a shared pretraining."""
 _INERT = 0.01
 """An exposure below which deviations stay where they started."""
 
@@ -106,9 +66,7 @@ class PwfnLearner(
         names, self.left_out = cover(self.net, probe)
         self.gaussians = Gaussians(self.net, names)
         self.rounds = config.rounds()
-        self._batches = Batches(
-            len(self.train_data), config.batch_size, seed=context.seed, replacement=False
-        )
+        self._batches = self.new_batches()
         self._augmentation = self.generator("augment")
         self._noise = self.generator("weight noise")
         self._num_rounds_done = 0
@@ -144,8 +102,7 @@ class PwfnLearner(
             "fixing/fraction": self.gaussians.fixed.double().mean().item(),
             **self._last_fixing,
         }
-        finetune = self.config.finetune
-        if self.config.quantiser.uses_sigma and finetune.kind == "sgd":
+        if self.config.quantiser.uses_sigma and self.config.finetune.kind == "sgd":
             metrics["fixing/exposure"] = self.config.exposure(
                 alpha=self._alpha, steps=max(0, self.passes - self.rounds.pretrain_end)
             )
@@ -197,22 +154,33 @@ class PwfnLearner(
             return
         exposure = config.exposure(alpha=self._alpha, steps=self.rounds.num_fixing)
         if 0 < exposure < _INERT:
-            _log.warning(
+            message = (
                 "the pull on deviations has no effect over %d passes: its exposure is %.1g. Give "
-                "`sigma.exposure`, such as 1, instead of `sigma.alpha`.",
-                self.rounds.num_fixing,
-                exposure,
+                "`sigma.exposure`, such as 1, instead of `sigma.alpha`."
             )
+            _log.warning(message, self.rounds.num_fixing, exposure)
 
     def _shared_pretraining(self) -> Tensor:
         """Pretrain at once, or load what another trial of this seed pretrained."""
-        whole = self.config.model_dump(mode="json")
+        context, whole = self.context, self.config.model_dump(mode="json")
         used = ("net", "hypers", "optimiser", "batch_size", "train_on", "augmentation")
         facts = {name: whole[name] for name in used} | {"passes": self.rounds.pretrain_end}
         facts |= {"runtime": whole["runtime"]} if "runtime" in whole else {}
-        context = self.context
-        path = file_of(facts, context.task, context.seed, context.device)
-        state = shared(path, self._pretrain)
+        facts = {
+            "form": _FORM, "facts": facts, "data": digest(context.task), "seed": context.seed,
+            "device": context.device.type, "torch": torch.__version__,
+        }  # fmt: skip
+        name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
+        path = settings.current().cache_dir / "pretrained" / f"{name}.pt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        state: Mapping[str, Any] | None = None
+        with FileLock(path.with_suffix(".lock")):
+            if path.exists():
+                with suppress(CheckpointError):  # a damaged one is made anew
+                    state = checkpoint.load(path)
+            if state is None:
+                state = self._pretrain()
+                checkpoint.save(path, state)
         passes.ran_elsewhere()
         self.net.load_state_dict(state["net"])
         self._batches.load_state_dict(state["batches"])
@@ -246,7 +214,10 @@ class PwfnLearner(
             loss = self._straight_through(config.quantiser)
         else:
             loss = self._backward()
-            self._pull_means(loss)
+            if isinstance(config.quantiser, Wfn) and self._centres_K is not None:
+                free_R = self.gaussians.means()[~self.gaussians.fixed]
+                slope_R = quantisers.pull(config.quantiser, free_R, self._centres_K, loss)
+                self.gaussians.add_gradients(slope_R)
             self.gaussians.mask_gradients()
             self._clip()
         self.optimiser.step()
@@ -262,7 +233,9 @@ class PwfnLearner(
         loss = self._backward(draw.values)
         self.gaussians.take_gradients(draw)
         if self.passes < self.rounds.warmup_end:
-            self._rest_means()
+            # Not zeros: without a gradient an optimiser skips a parameter, decay and momentum too.
+            for parameter in self.net.parameters():
+                parameter.grad = None
         is_careful = self.config.habits == "careful"
         # Before the pull: a strong one would otherwise shrink the gradient of the loss.
         scale = self._clip_all_but_deviations() if is_careful else 1.0
@@ -316,20 +289,6 @@ class PwfnLearner(
         )
         gradients(loss, [*lent.values(), *self.net.parameters()])
         return loss.detach()
-
-    def _pull_means(self, loss: Tensor) -> None:
-        """Add the gradient of the quantiser's own term of the loss, once there are centres."""
-        quantiser = self.config.quantiser
-        if isinstance(quantiser, Wfn) and self._centres_K is not None:
-            free_R = self.gaussians.means()[~self.gaussians.fixed]
-            slope_R = quantisers.pull(quantiser, free_R, self._centres_K, loss)
-            self.gaussians.add_gradients(slope_R)
-
-    def _rest_means(self) -> None:
-        """Remove all gradients but those of deviations, for the warm-up."""
-        # Not zeros: without a gradient an optimiser skips a parameter, decay and momentum included.
-        for parameter in self.net.parameters():
-            parameter.grad = None
 
     def _end_stages(self, passes: int) -> None:
         """End pretraining, and any rounds, that end after this many passes."""
@@ -405,13 +364,7 @@ class PwfnLearner(
 
     def _recalibrate(self) -> None:
         """Take BatchNorm statistics anew: those so far belong to weights that have just moved."""
-        stream = Batches(
-            len(self.train_data),
-            self.config.batch_size,
-            seed=self.context.seed,
-            stream=("recalibrate", self._num_rounds_done),
-            replacement=False,
-        )
+        stream = self.new_batches("recalibrate", self._num_rounds_done)
         augmentation = self.generator(f"recalibrate {self._num_rounds_done}")
         recalibrate(
             self.net,
@@ -431,24 +384,24 @@ class PwfnLearner(
 
     def _ensemble_scores(self) -> dict[str, float]:
         """Score the mean prediction over draws of the weights on test data."""
-        drawn = Sampled(self.net, self.gaussians, self.generator("ensemble"))
-        augmentation = self.generator("evaluate ensemble")
+        noise, augmentation = self.generator("ensemble"), self.generator("evaluate ensemble")
+
+        def drawn(x: Tensor) -> Tensor:
+            outputs: Tensor = Lent(self.net, self.gaussians.draw(noise).values)(x)
+            return outputs
 
         def predict(x: Tensor) -> Tensor:
-            return self.hypers.predict(drawn, x, generator=augmentation, training=False)
+            outputs = [
+                self.hypers.predict(drawn, x, generator=augmentation, training=False)
+                for _ in range(self.config.ensemble)
+            ]
+            return self.target.combined(torch.stack(outputs))
 
         self.net.eval()
-        scores = evaluate(
-            lambda x: ensemble_logits(lambda: predict(x), self.config.ensemble),
-            self._test,
-            "test",
-            target=self.target,
-        )
+        scores = evaluate(predict, self._test, "test", target=self.target)
         self.net.train()
         return {
-            "test/ensemble_accuracy": scores["test/accuracy"],
-            "test/ensemble_nll": scores["test/nll"],
-            "test/ensemble_ece": scores["test/ece"],
+            f"test/ensemble_{name}": scores[f"test/{name}"] for name in ("accuracy", "nll", "ece")
         }
 
 
@@ -456,10 +409,7 @@ def _sigma_quantiles(sigma: Tensor) -> dict[str, float]:
     """Compute the 10th, 50th and 90th percentile of the free weights' deviations."""
     if not len(sigma):
         return {}
-    sorted_ = sigma.sort().values
-    found = {
-        percent: sorted_[round(percent / 100 * (len(sorted_) - 1))].item()
-        for percent in (10, 50, 90)
-    }
-    by_name = {f"fixing/sigma.p{percent}": value for percent, value in found.items()}
-    return by_name | {"fixing/spread": found[90] / max(found[10], FLOOR)}
+    places = [round(percent / 100 * (len(sigma) - 1)) for percent in (10, 50, 90)]
+    low, middle, high = sigma.sort().values[places].tolist()
+    found = {"fixing/sigma.p10": low, "fixing/sigma.p50": middle, "fixing/sigma.p90": high}
+    return found | {"fixing/spread": high / max(low, FLOOR)}

@@ -15,8 +15,8 @@ from fractions import Fraction
 import torch
 from torch import Tensor, nn
 
-from tuneparts.methods.pwfn import running_mean, threshold, wfn
-from tuneparts.methods.pwfn.centres import grid_integers, kmeans, nearest, rounding_grid
+from tuneparts.methods.pwfn import running_mean, threshold
+from tuneparts.methods.pwfn.centres import kmeans, nearest, rounding_grid
 from tuneparts.methods.pwfn.config import Clusters, Free, KMeans, Nearest, Quantiser, Uniform, Wfn
 from tuneparts.methods.pwfn.gaussian import Gaussians
 from tuneparts.methods.pwfn.threshold import Clustering, FixingStage, smallest
@@ -31,15 +31,10 @@ def fix(
     num_fixed: int,
     rounds_left: int,
 ) -> Clustering:
-    """End a round: fix weights until exactly `num_fixed` are fixed in all.
+    """End a round, `rounds_left` before the last: fix weights until `num_fixed` are fixed in all.
 
-    Args:
-        quantiser: any but `Uniform`, which rounds all weights after the last pass.
-        mu_N: means.
-        sigma_N: standard deviations.
-        fixed_N: mask of those that are fixed so far, at most `num_fixed`.
-        num_fixed: how many shall be fixed after the round.
-        rounds_left: number of rounds after this one.
+    At most so many are fixed already. `Uniform`, which rounds all weights after the last pass, is
+    not for this function.
 
     Example:
         >>> import torch
@@ -52,21 +47,19 @@ def fix(
         case Clusters():
             return _clustered(quantiser, mu_N, sigma_N, fixed_N, num_fixed)
         case Nearest():
-            centres_K = rounding_grid(
-                quantiser.bits, quantiser.max_order, mu_N.abs().max().item()
-            ).to(mu_N.device)
-            target_N = centres_K[nearest(mu_N.double(), centres_K)]
+            largest = mu_N.abs().max().item()
+            centres_K = rounding_grid(quantiser.bits, quantiser.max_order, largest)
+            target_N = _nearest(mu_N, centres_K)
             if quantiser.zero_rule:
                 target_N = target_N.masked_fill(mu_N.abs() < 2.0**-quantiser.bits, 0)
             # A fixed weight stays where it is, also where the zero rule would move it.
             return _rounded(mu_N, sigma_N, target_N, fixed_N, num_fixed=num_fixed, keep=True)
         case KMeans():
-            centres_K = kmeans(mu_N, quantiser.num_values).to(mu_N.device)
-            target_N = centres_K[nearest(mu_N.double(), centres_K)]
+            target_N = _nearest(mu_N, kmeans(mu_N, quantiser.num_values))
             return _rounded(mu_N, sigma_N, target_N, fixed_N, num_fixed=num_fixed, keep=False)
         case Wfn():
             # The released code forgets what was fixed: a weight at a centre usually returns to it.
-            return wfn.cluster(
+            return running_mean.wfn(
                 mu_N,
                 sigma_N,
                 num_fixed,
@@ -83,48 +76,30 @@ def _clustered(
     quantiser: Clusters, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor, num_fixed: int
 ) -> Clustering:
     candidates_N = ~fixed_N if quantiser.monotone else torch.ones_like(fixed_N)
-    num_to_fix = num_fixed - int((~candidates_N).sum())
     mu, sigma = mu_N[candidates_N], sigma_N[candidates_N]
-    scale = sigma if quantiser.distance == "sigma" else mu.abs()
-    if quantiser.rule == "threshold":
-        part = threshold.cluster(
-            mu,
-            scale,
-            num_to_fix,
-            bits=quantiser.bits,
-            max_order=quantiser.max_order,
-            delta=quantiser.delta,
-            growth=quantiser.growth,
-            zero_rule=quantiser.zero_rule,
-        )
-    else:
-        part = running_mean.cluster(
-            mu,
-            scale,
-            num_to_fix,
-            centres=lambda order, largest: _centres(quantiser.bits, order, largest),
-            max_order=quantiser.max_order,
-            delta=quantiser.delta,
-            growth=quantiser.growth,
-            zero_below=2.0**-quantiser.bits if quantiser.zero_rule else 0.0,
-        )
-    return _merged(part, mu_N, sigma_N, fixed_N, candidates_N)
-
-
-def _centres(bits: int, order: int, largest: float) -> Tensor:
-    return grid_integers(bits, order, largest).double().mul(2.0**-bits)
+    rule = threshold.cluster if quantiser.rule == "threshold" else running_mean.cluster
+    part = rule(
+        mu,
+        sigma if quantiser.distance == "sigma" else mu.abs(),
+        num_fixed - int((~candidates_N).sum()),
+        bits=quantiser.bits,
+        max_order=quantiser.max_order,
+        delta=quantiser.delta,
+        growth=quantiser.growth,
+        zero_rule=quantiser.zero_rule,
+    )
+    # Of all weights only those change that were fixed now.
+    out_mu_N, out_sigma_N, out_fixed_N = mu_N.clone(), sigma_N.clone(), fixed_N & ~candidates_N
+    where = candidates_N.nonzero().squeeze(1)[part.fixed_N]
+    out_mu_N[where] = part.mu_N[part.fixed_N]
+    out_sigma_N[where] = part.sigma_N[part.fixed_N]
+    out_fixed_N[where] = True
+    return Clustering(out_mu_N, out_sigma_N, out_fixed_N, part.stages)
 
 
 def pull(quantiser: Wfn, mu_R: Tensor, centres_K: Tensor, loss: Tensor) -> Tensor:
-    """Compute the gradient (R,) of the term that draws free weights to centres.
-
-    Args:
-        quantiser: says how strong it is.
-        mu_R: means of the free weights, at least one.
-        centres_K: values that weights are fixed to so far, at least one.
-        loss: the loss of the task in this step.
-    """
-    term, slope_R = wfn.attraction(
+    """Compute the gradient (R,) of the term that draws free weights, at least one, to centres."""
+    term, slope_R = running_mean.attraction(
         mu_R, centres_K, temperature=quantiser.temperature, zero_below=2.0**-quantiser.bits
     )
     # Scaled so that the term is this share of the loss, unless all weights are at a centre.
@@ -180,16 +155,10 @@ def channels_of(gaussians: Gaussians, net: nn.Module) -> Channels:
     return Channels(torch.cat(of), torch.tensor(is_bias, device=of[0].device))
 
 
-def _merged(
-    part: Clustering, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor, candidates_N: Tensor
-) -> Clustering:
-    """Extend a clustering of the candidates to all weights; only what it fixed changes."""
-    out_mu_N, out_sigma_N, out_fixed_N = mu_N.clone(), sigma_N.clone(), fixed_N & ~candidates_N
-    where = candidates_N.nonzero().squeeze(1)[part.fixed_N]
-    out_mu_N[where] = part.mu_N[part.fixed_N]
-    out_sigma_N[where] = part.sigma_N[part.fixed_N]
-    out_fixed_N[where] = True
-    return Clustering(out_mu_N, out_sigma_N, out_fixed_N, part.stages)
+def _nearest(mu_N: Tensor, centres_K: Tensor) -> Tensor:
+    """Find the centre that is nearest to each weight: float64 (N,)."""
+    on_device = centres_K.to(mu_N.device)
+    return on_device[nearest(mu_N.double(), on_device)]
 
 
 def _rounded(
@@ -203,13 +172,7 @@ def _rounded(
 ) -> Clustering:
     """Fix the weights that are closest to their targets; their deviation becomes 0.
 
-    Args:
-        mu_N: means.
-        sigma_N: standard deviations.
-        target_N: the value that each weight would be fixed to.
-        fixed_N: mask of those that are fixed so far.
-        num_fixed: how many shall be fixed.
-        keep: whether weights that are fixed stay so, at their value.
+    If `keep`, weights that are fixed stay so, at their value.
     """
     distance_N = (mu_N.double() - target_N).abs()
     if keep:

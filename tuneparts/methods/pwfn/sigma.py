@@ -70,26 +70,19 @@ def initialise(gaussians: Gaussians, start: StartForm | float = "product") -> No
 
 def _third_quartile(values: Tensor) -> float:
     """Interpolate the third quartile linearly, as `torch.quantile` does up to 2^24 elements."""
-    if not values.numel():
+    num = values.numel()
+    if not num:
         return 0.0
-    position = 0.75 * (values.numel() - 1)
+    position = 0.75 * (num - 1)
     below = int(position)
-    low = values.kthvalue(below + 1).values.item()
-    if position == below:
-        return low
-    high = values.kthvalue(below + 2).values.item()
+    low, high = (values.kthvalue(min(below + k, num)).values.item() for k in (1, 2))
     return low + (high - low) * (position - below)
 
 
 def reach(gaussians: Gaussians, cutoff: float, *, fixed_too: bool = False) -> Tensor:
     """Make the vector (N,) that `pull` takes: S where a weight is pulled, and -inf elsewhere.
 
-    Biases and fixed weights are not pulled. It changes when weights are fixed.
-
-    Args:
-        gaussians: the distributions.
-        cutoff: S.
-        fixed_too: whether to pull fixed weights as well.
+    Biases are not pulled, nor fixed weights unless `fixed_too`. It changes when weights are fixed.
     """
     is_pulled_N = gaussians.fixed.logical_not() | fixed_too
     for name, part in gaussians.parts(is_pulled_N).items():
@@ -109,15 +102,9 @@ def pull(
     form: PullForm = "squared",
     scale: Tensor | float = 1.0,
 ) -> None:
-    """Add the regulariser's gradient to that of the deviations.
+    """Multiply the gradient of the deviations by `scale` and add that of the regulariser.
 
-    Args:
-        gaussians: whose deviations have a gradient.
-        reach_N: from `reach`.
-        eps_N: the draw that the gradient is of; it is overwritten.
-        alpha: strength of the regulariser.
-        form: how the pull depends on the distance to the cutoff.
-        scale: what to multiply the gradient by before.
+    The draw that the gradient is of, `eps_N`, is overwritten; `reach_N` is from `reach`.
     """
     # Straight into the gradient, as in the authors' code: a term of the loss would build a graph
     # over every weight only to arrive at this one expression. On a CPU in blocks that stay in the
@@ -157,11 +144,7 @@ def controlled(
 
 
 def snapshot(gaussians: Gaussians, seed: int) -> dict[str, Tensor]:
-    """Take means and deviations of a few weights of each layer, always the same ones.
-
-    Returns:
-        (2, S) for each weight tensor: means, then deviations; on the CPU.
-    """
+    """Take means and deviations (2, S) of a few weights of each layer, always the same ones."""
     taken = {}
     for name, part in gaussians.parts(gaussians.sigma.detach()).items():
         if is_bias(name):
@@ -181,14 +164,11 @@ def is_bias(name: str) -> bool:
 
 def columns(moments: Mapping[str, Mapping[str, Tensor]]) -> Columns:
     """Turn snapshots by moment into the columns of a table: layer, moment, mu, sigma."""
-    layer: list[str] = []
-    moment: list[str] = []
-    mu: list[float] = []
-    sigma: list[float] = []
-    for when, taken in moments.items():
-        for name, (mu_S, sigma_S) in taken.items():
-            layer += [name] * len(mu_S)
-            moment += [when] * len(mu_S)
-            mu += mu_S.tolist()
-            sigma += sigma_S.tolist()
-    return {"layer": layer, "moment": moment, "mu": mu, "sigma": sigma}
+    rows = [
+        (layer, moment, mu, sigma)
+        for moment, taken in moments.items()
+        for layer, shown_2S in taken.items()
+        for mu, sigma in shown_2S.T.tolist()
+    ]
+    names = ("layer", "moment", "mu", "sigma")
+    return {name: [row[column] for row in rows] for column, name in enumerate(names)}

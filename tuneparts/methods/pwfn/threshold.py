@@ -61,17 +61,11 @@ def cluster(
     growth: float = 2.0,
     zero_rule: bool = True,
 ) -> Clustering:
-    """Fix exactly `num_to_fix` weights.
+    """Fix exactly `num_to_fix` weights; the last cluster is cut off by distance, then by index.
 
-    Args:
-        mu_N: means, any floating type and device.
-        sigma_N: the scale of each weight's distance to a centre c: |c - mu| / sigma.
-        num_to_fix: how many; the last cluster is cut off by distance, then by index.
-        bits: the grid is 2^-bits fine.
-        max_order: most powers of two in a sum.
-        delta: the first threshold.
-        growth: factor by which the threshold grows.
-        zero_rule: weights below 2^-bits are at no distance from 0.
+    A weight is at distance |c - mu| / sigma from a centre c, a sum of at most `max_order` powers of
+    two from 2^-bits on. The threshold starts as `delta`, and grows by the factor `growth`. By the
+    zero rule, weights below 2^-bits are at no distance from 0.
 
     Example:
         >>> import torch
@@ -82,64 +76,49 @@ def cluster(
         >>> found.fixed_N.tolist()
         [True, True, True, False]
     """
-    check(mu_N, sigma_N, num_to_fix, delta=delta, growth=growth)
-    state = _Round.start(mu_N, sigma_N)
+    check_finite(mu_N, sigma_N)
+    mu_R, sigma_R = mu_N.detach(), sigma_N.detach().clamp(min=SIGMA_FLOOR)
+    index_R = torch.arange(len(mu_N), device=mu_N.device)
+    out_mu_N, out_sigma_N = mu_N.detach().clone(), sigma_N.detach().clone()
+    fixed_N = torch.zeros_like(mu_N, dtype=torch.bool)
     stages: list[FixingStage] = []
     order, quota, odd = 1, num_to_fix, True
     while quota:
-        largest = state.mu_R.abs().max().item()
-        grid = _Grid.build(bits, order, largest, mu_N.device)
-        num_fixed = state.run_stage(grid, delta, quota, zero_rule=zero_rule)
-        stages.append(FixingStage(order, delta, num_fixed))
-        quota -= num_fixed
+        grid = _Grid(bits, order, mu_R.abs().max().item(), mu_N.device)
+        target_R = grid.targets(mu_R, sigma_R, delta, quota, zero_rule=zero_rule)
+        taken = (target_R >= 0).nonzero().squeeze(1)
+        if len(taken):
+            centre = target_R[taken].long()
+            sigma_K = _spread(mu_R[taken].double() - grid.values_K[centre], centre, grid.values_K)
+            where = index_R[taken]
+            out_mu_N[where] = grid.values_K.to(out_mu_N.dtype)[centre]
+            out_sigma_N[where] = sigma_K.to(out_sigma_N.dtype)[centre]
+            fixed_N[where] = True
+            rest = (target_R < 0).nonzero().squeeze(1)
+            mu_R, sigma_R, index_R = mu_R[rest], sigma_R[rest], index_R[rest]
+        stages.append(FixingStage(order, delta, len(taken)))
+        quota -= len(taken)
         # As in the authors' code, order and delta grow in turn; delta alone at the highest order.
         if odd and order < max_order:
             order += 1
         else:
             delta *= growth
         odd = not odd
-    return Clustering(state.out_mu_N, state.out_sigma_N, state.fixed_N, tuple(stages))
+    return Clustering(out_mu_N, out_sigma_N, fixed_N, tuple(stages))
 
 
-def check(mu_N: Tensor, sigma_N: Tensor, num_to_fix: int, *, delta: float, growth: float) -> None:
-    """Refuse arguments with which clustering would be undefined or never end."""
-    if mu_N.ndim != 1 or mu_N.shape != sigma_N.shape:
-        raise ConfigError(
-            "means and deviations are vectors of one length, but got shapes "
-            f"{tuple(mu_N.shape)} and {tuple(sigma_N.shape)}."
-        )
-    if not 0 <= num_to_fix <= len(mu_N):
-        raise ConfigError(
-            f"`0 <= num_to_fix <= {len(mu_N)}` must hold, but got {num_to_fix}. "
-            "A round cannot fix more weights than there are."
-        )
-    if growth <= 1 or delta <= 0:
-        raise ConfigError(
-            f"`growth > 1` and `delta > 0` must hold, but got {growth} and {delta}: "
-            "clustering would never end."
-        )
+def check_finite(mu_N: Tensor, sigma_N: Tensor) -> None:
+    """Refuse weights whose clustering would be undefined."""
     if not (torch.isfinite(mu_N).all() and torch.isfinite(sigma_N).all()):
         raise ConfigError(
             "means and deviations must be finite. The net has diverged: lower the learning rate."
         )
 
 
-@dataclass(frozen=True)
 class _Grid:
-    """Centres in units of 2^-bits, with the number of centres at or below each grid point."""
+    """Centres (K,), float64, with the number of centres at or below each grid point."""
 
-    bits: int
-    integers: list[int]
-    values_K: Tensor
-    """The centres, float64."""
-    zero: int
-    """Index of the centre 0."""
-    top: int
-    upto: Tensor
-    """Entry n + top + 1 counts the centres at or below n, for n in [-top - 1, top]: int32."""
-
-    @staticmethod
-    def build(bits: int, order: int, largest: float, device: torch.device) -> "_Grid":
+    def __init__(self, bits: int, order: int, largest: float, device: torch.device) -> None:
         if math.ldexp(largest, bits + 1) > _MAX_TABLE:
             raise ConfigError(
                 f"weights must stay below {_MAX_TABLE // 2 ** (bits + 1)} on a grid of {bits} "
@@ -147,19 +126,31 @@ class _Grid:
                 "learning rate, or decay its weights."
             )
         integers = grid_integers(bits, order, largest)
-        top = int(integers[-1])
-        points = torch.arange(-top - 1, top + 1)
-        upto = torch.searchsorted(integers, points, right=True)
-        return _Grid(
-            bits=bits,
-            integers=integers.tolist(),
-            values_K=(integers.double() / 2**bits).to(device),
-            zero=len(integers) // 2,
-            top=top,
-            upto=upto.int().to(device),
-        )
+        self.bits, self.num, self.zero = bits, len(integers), len(integers) // 2
+        self.values_K = (integers.double() / 2**bits).to(device)
+        self._top = int(integers[-1])
+        points = torch.arange(-self._top - 1, self._top + 1)
+        self._upto = torch.searchsorted(integers, points, right=True).int().to(device)
 
-    def intervals(self, mu: Tensor, sigma: Tensor, delta: float, *, zero_rule: bool) -> Tensor:
+    def targets(
+        self, mu_R: Tensor, sigma_R: Tensor, delta: float, quota: int, *, zero_rule: bool
+    ) -> Tensor:
+        """Find the centre that takes each weight (R,), -1 for none; at most `quota` are taken."""
+        pieces = zip(torch.split(mu_R, _CHUNK), torch.split(sigma_R, _CHUNK), strict=True)
+        cells = [self._intervals(mu, sigma, delta, zero_rule=zero_rule) for mu, sigma in pieces]
+        cells_U, counts_U, rank_R = _histogram(torch.cat(cells), (self.num + 1) ** 2)
+        target_U, last, surplus = _pick(cells_U, counts_U, num_centres=self.num, quota=quota)
+        target_R = torch.from_numpy(target_U).to(mu_R.device)[rank_R]
+        if surplus:  # release the furthest of the last cluster
+            members = (target_R == last).nonzero().squeeze(1)
+            mu, sigma = mu_R[members].double(), sigma_R[members].double()
+            distance = (self.values_K[last] - mu).abs() / sigma
+            if zero_rule and last == self.zero:
+                distance[mu.abs() < 2.0**-self.bits] = 0
+            target_R[members[~smallest(distance, len(members) - surplus)]] = -1
+        return target_R
+
+    def _intervals(self, mu: Tensor, sigma: Tensor, delta: float, *, zero_rule: bool) -> Tensor:
         """Encode each weight's interval [lo, hi) of centres as lo * (K + 1) + hi; 0 if empty."""
         scale = 2.0**self.bits  # exact, so that quotients in these units are the same bits
         m, s = mu.double() * scale, sigma.double() * scale
@@ -183,81 +174,13 @@ class _Grid:
             lower = torch.where(near_zero, lower.clamp(max=self.zero), lower)
         is_empty = lower >= upper
         # Pairs of so many centres that int32 cannot hold them are rare, and cost a conversion.
-        if (len(self.integers) + 1) ** 2 > 2**31 - 1:
+        if (self.num + 1) ** 2 > 2**31 - 1:
             lower = lower.long()
-        return (lower * (len(self.integers) + 1) + upper).masked_fill_(is_empty, 0)
+        return (lower * (self.num + 1) + upper).masked_fill_(is_empty, 0)
 
     def _count_upto(self, point: Tensor) -> Tensor:
-        index = point.clamp_(-self.top - 1, self.top).add_(self.top + 1)
-        return self.upto[index.int()]
-
-
-@dataclass
-class _Round:
-    """The weights that are not taken yet, and the result so far."""
-
-    mu_R: Tensor
-    sigma_R: Tensor
-    index_R: Tensor
-    """Positions of the remaining weights in the whole vector."""
-    out_mu_N: Tensor
-    out_sigma_N: Tensor
-    fixed_N: Tensor
-
-    @staticmethod
-    def start(mu_N: Tensor, sigma_N: Tensor) -> "_Round":
-        return _Round(
-            mu_R=mu_N.detach(),
-            sigma_R=sigma_N.detach().clamp(min=SIGMA_FLOOR),
-            index_R=torch.arange(len(mu_N), device=mu_N.device),
-            out_mu_N=mu_N.detach().clone(),
-            out_sigma_N=sigma_N.detach().clone(),
-            fixed_N=torch.zeros_like(mu_N, dtype=torch.bool),
-        )
-
-    def run_stage(self, grid: _Grid, delta: float, quota: int, *, zero_rule: bool) -> int:
-        """Fix at most `quota` weights at this order and threshold; return how many were fixed."""
-        num_centres = len(grid.integers)
-        cell_R = torch.cat(
-            [
-                grid.intervals(mu, sigma, delta, zero_rule=zero_rule)
-                for mu, sigma in zip(
-                    torch.split(self.mu_R, _CHUNK), torch.split(self.sigma_R, _CHUNK), strict=True
-                )
-            ]
-        )
-        cells_U, counts_U, rank_R = _histogram(cell_R, (num_centres + 1) ** 2)
-        picks = _pick(cells_U, counts_U, num_centres=num_centres, quota=quota)
-        target_R = torch.from_numpy(picks.target_U).to(cell_R.device)[rank_R]
-        if picks.surplus:
-            self._cut_off(grid, target_R, picks, zero_rule=zero_rule)
-        return self._fix(grid, target_R)
-
-    def _cut_off(self, grid: _Grid, target_R: Tensor, picks: "_Picks", *, zero_rule: bool) -> None:
-        """Release the furthest of the last cluster, so that exactly the quota is fixed."""
-        members = (target_R == picks.last).nonzero().squeeze(1)
-        mu, sigma = self.mu_R[members].double(), self.sigma_R[members].double()
-        distance = (grid.values_K[picks.last] - mu).abs() / sigma
-        if zero_rule and picks.last == grid.zero:
-            distance[mu.abs() < 2.0**-grid.bits] = 0
-        kept = smallest(distance, len(members) - picks.surplus)
-        target_R[members[~kept]] = -1
-
-    def _fix(self, grid: _Grid, target_R: Tensor) -> int:
-        is_taken_R = target_R >= 0
-        taken = is_taken_R.nonzero().squeeze(1)
-        if not len(taken):
-            return 0
-        centre = target_R[taken].long()
-        sigma_K = _spread(self.mu_R[taken].double() - grid.values_K[centre], centre, grid.values_K)
-        where = self.index_R[taken]
-        self.out_mu_N[where] = grid.values_K.to(self.out_mu_N.dtype)[centre]
-        self.out_sigma_N[where] = sigma_K.to(self.out_sigma_N.dtype)[centre]
-        self.fixed_N[where] = True
-        rest = (~is_taken_R).nonzero().squeeze(1)
-        self.mu_R, self.sigma_R = self.mu_R[rest], self.sigma_R[rest]
-        self.index_R = self.index_R[rest]
-        return len(taken)
+        index = point.clamp_(-self._top - 1, self._top).add_(self._top + 1)
+        return self._upto[index.int()]
 
 
 def _spread(offset: Tensor, centre: Tensor, values_K: Tensor) -> Tensor:
@@ -281,25 +204,25 @@ def _histogram(cell_R: Tensor, num_cells: int) -> tuple[_INT, _INT, Tensor]:
     return cells_U.cpu().numpy(), counts[cells_U].cpu().numpy(), rank[cell_R]
 
 
-@dataclass(frozen=True)
-class _Picks:
-    """Target centre of each interval."""
+def _pick(
+    cells_U: _INT, counts_U: _INT, *, num_centres: int, quota: int
+) -> tuple[npt.NDArray[np.int32], int, int]:
+    """Greedily pick the centre that captures most, while there is one and the quota lasts.
 
-    target_U: npt.NDArray[np.int32]
-    """Index of the centre; -1 for none."""
-    last: int
-    """The centre that was picked last."""
-    surplus: int
-    """By how many weights the last pick exceeds the quota."""
-
-
-def _pick(cells_U: _INT, counts_U: _INT, *, num_centres: int, quota: int) -> _Picks:
-    """Greedily pick the centre that captures most, while there is one and the quota lasts."""
+    Returns the centre of each interval (U,), -1 for none; the centre that was picked last; and by
+    how many weights it exceeds the quota.
+    """
     low_U, high_U = np.divmod(cells_U, num_centres + 1)
-    edges = np.bincount(low_U, weights=counts_U, minlength=num_centres + 1) - np.bincount(
-        high_U, weights=counts_U, minlength=num_centres + 1
-    )
-    captured_K = np.cumsum(edges)[:num_centres].astype(np.int64)
+
+    def captured_by(some: slice | _INT) -> _INT:
+        """Count the weights of some intervals that each centre captures: (K,)."""
+        edges = [
+            np.bincount(side_U[some], weights=counts_U[some], minlength=num_centres + 1)
+            for side_U in (low_U, high_U)
+        ]
+        return np.cumsum(edges[0] - edges[1])[:num_centres].astype(np.int64)
+
+    captured_K = captured_by(slice(None))
     target_U = np.full(len(cells_U), -1, dtype=np.int32)
     is_open_U = low_U < high_U
     last, surplus = -1, 0
@@ -308,16 +231,12 @@ def _pick(cells_U: _INT, counts_U: _INT, *, num_centres: int, quota: int) -> _Pi
         if captured_K[last] <= 0:
             break
         chosen = np.flatnonzero(is_open_U & (low_U <= last) & (high_U > last))
-        num = int(counts_U[chosen].sum())
         target_U[chosen] = last
         is_open_U[chosen] = False
-        edges = np.bincount(
-            low_U[chosen], weights=counts_U[chosen], minlength=num_centres + 1
-        ) - np.bincount(high_U[chosen], weights=counts_U[chosen], minlength=num_centres + 1)
-        captured_K -= np.cumsum(edges)[:num_centres].astype(np.int64)
-        surplus = max(0, num - quota)
-        quota -= num
-    return _Picks(target_U, last, surplus)
+        captured_K -= captured_by(chosen)
+        quota -= int(counts_U[chosen].sum())
+        surplus = max(0, -quota)
+    return target_U, last, surplus
 
 
 def smallest(values_N: Tensor, num: int) -> Tensor:

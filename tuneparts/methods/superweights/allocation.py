@@ -9,7 +9,8 @@ Legend: U uses, O rows (outputs), I columns (inputs), A kernel area, D size of a
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -63,12 +64,7 @@ class Chain:
 
 
 def build_chain(shapes: Iterable[Shape], area: int, kind: ChainKind) -> Chain:
-    """Build the chain through these shapes; equal sizes are ordered by outputs.
-
-    Args:
-        shapes: the shapes of the layers of a cluster, in any order, with repetitions.
-        area: weights per pair of channels.
-        kind: crop on the way (`growth`) or at the end (`envelope`).
+    """Build the chain through these shapes, in any order; equal sizes are ordered by outputs.
 
     Example:
         >>> build_chain([(2, 2), (3, 2)], area=9, kind="growth").sizes  # 2 x 2, then one row
@@ -91,13 +87,7 @@ def build_chain(shapes: Iterable[Shape], area: int, kind: ChainKind) -> Chain:
 
 
 def assemble(chain: Chain, parts_UD: Sequence[Tensor], shape: Shape) -> Tensor:
-    """Assemble weights (U, O, I, A) of one shape from flat SuperWeights of slots 0 to its last.
-
-    Args:
-        chain: the chain of the cluster.
-        parts_UD: (U, D) for each slot that the shape needs.
-        shape: one of the chain's shapes.
-    """
+    """Assemble weights (U, O, I, A) of one shape from flat SuperWeights of slots 0 to its last."""
     area = chain.area
     weight_UOIA = parts_UD[0].reshape(-1, *chain.slots[0].shape, area)
     for slot, part_UD in zip(chain.slots[1:], parts_UD[1:], strict=False):
@@ -118,20 +108,16 @@ def disassemble(chain: Chain, gradient_UOIA: Tensor) -> list[Tensor]:
     Weights that are cropped away on the way have gradient zero.
     """
     num_uses, num_out, num_in, _ = gradient_UOIA.shape
-    slots = chain.slots[: chain.last_slot[num_out, num_in] + 1]
     parts = []
-    for slot in reversed(slots):
-        grown = _padded(gradient_UOIA, slot.shape)
+    for slot in reversed(chain.slots[: chain.last_slot[num_out, num_in] + 1]):
+        _, rows, columns, _ = gradient_UOIA.shape
+        more = (0, 0, 0, slot.shape[1] - columns, 0, slot.shape[0] - rows)
+        grown = F.pad(gradient_UOIA, more)
         beside = grown[:, : slot.rows, slot.columns :].reshape(num_uses, -1)
         below = grown[:, slot.rows :].reshape(num_uses, -1)
         parts.append(torch.cat([beside, below], dim=1))
         gradient_UOIA = grown[:, : slot.rows, : slot.columns]
     return parts[::-1]
-
-
-def _padded(x_UOIA: Tensor, shape: Shape) -> Tensor:
-    below, beside = shape[0] - x_UOIA.shape[1], shape[1] - x_UOIA.shape[2]
-    return F.pad(x_UOIA, (0, 0, 0, beside, 0, below)) if below or beside else x_UOIA
 
 
 def split_budget(
@@ -141,16 +127,11 @@ def split_budget(
     budget: int,
     max_templates: int = MAX_TEMPLATES,
 ) -> list[int]:
-    """Choose the number of templates of each slot; their weights sum to at most `budget`.
+    """Choose the number of templates of each slot, by the size of one and the layers that use it.
 
-    Every slot needs one template. What is left is dealt out in rounds, first to slots with more
-    uses than templates, then to all (the default of Teterwak et al. 2024, as released).
-
-    Args:
-        sizes: weights of one template of each slot; earlier slots are served first.
-        uses: number of layers that use each slot.
-        budget: weights of all templates together.
-        max_templates: most templates of one slot.
+    Every slot needs one template. What is left of the budget is dealt out in rounds, earlier slots
+    first: to those with more uses than templates, then to all (the default of Teterwak et al. 2024,
+    as released).
 
     Example:
         >>> split_budget([10, 10], [1, 2], budget=30)  # the second slot has two users
@@ -181,9 +162,10 @@ class LayerCluster:
     """Layers that draw from the same templates."""
 
     layers: tuple[int, ...]
-    """Positions in the plan's layers, by last slot, then in the order of the plan."""
+    """Positions in the plan's layers, by last slot, then by shape, then in the order of the plan;
+    the users of a slot are therefore the last ones."""
     last_slots: tuple[int, ...]
-    """Last slot that each of these layers uses; the users of slot j are therefore the last ones."""
+    """Last slot that each of these layers uses."""
     chain: Chain
     templates: tuple[int, ...]
     """Number of templates of each slot."""
@@ -191,9 +173,7 @@ class LayerCluster:
     def users(self, slot: int) -> tuple[int, ...]:
         """List the positions of the layers that use a slot."""
         return tuple(
-            position
-            for position, last in zip(self.layers, self.last_slots, strict=True)
-            if last >= slot
+            p for p, last in zip(self.layers, self.last_slots, strict=True) if last >= slot
         )
 
 
@@ -215,9 +195,9 @@ class SharingPlan:
         )
 
     @property
-    def slots(self) -> list[tuple[int, int]]:
-        """(cluster, slot) of every slot, in the order of templates."""
-        return [(c, j) for c, x in enumerate(self.clusters) for j in range(len(x.templates))]
+    def slots(self) -> list[tuple[LayerCluster, int]]:
+        """Cluster and number of every slot, in the order of templates."""
+        return [(cluster, j) for cluster in self.clusters for j in range(len(cluster.templates))]
 
 
 def make_plan(
@@ -228,14 +208,7 @@ def make_plan(
     max_templates: int = MAX_TEMPLATES,
     chain: ChainKind = "growth",
 ) -> SharingPlan:
-    """Build the chains of the clusters and deal the budget out to their slots.
-
-    Args:
-        layers: the layers of all members.
-        labels: cluster of each layer; a cluster holds one kind of layer.
-        budget: weights of all templates together; refused when below `least_weights`.
-        max_templates: most templates of one slot.
-        chain: how shapes of a cluster are put together.
+    """Build the chains of the clusters, each of one kind of layer, and deal the budget out to them.
 
     Example:
         >>> from tuneparts.methods.superweights.clusters import Layer
@@ -243,46 +216,25 @@ def make_plan(
         >>> make_plan(layers, [0, 0], budget=24).num_weights  # two templates of 4 x 3
         24
     """
-    grown = _chains(layers, labels, chain)
-    sizes = [size for c, _ in grown for size in c.sizes]
-    uses = [
-        sum(c.last_slot[_pair(layers[p])] >= slot for p in positions)
-        for c, positions in grown
-        for slot in range(len(c.slots))
-    ]
+    least = _least_plan(layers, labels, chain)
+    sizes = [cluster.chain.sizes[j] for cluster, j in least.slots]
+    uses = [len(cluster.users(j)) for cluster, j in least.slots]
     counts = iter(split_budget(sizes, uses, budget=budget, max_templates=max_templates))
-    clusters = []
-    for c, positions in grown:
-        last = {p: c.last_slot[_pair(layers[p])] for p in positions}
-        # Layers of one last slot may differ in shape in an envelope chain; keep shapes together.
-        order = sorted(positions, key=lambda p, last=last: (last[p], _pair(layers[p]), p))  # type: ignore[misc]
-        clusters.append(
-            LayerCluster(
-                layers=tuple(order),
-                last_slots=tuple(last[p] for p in order),
-                chain=c,
-                templates=tuple(next(counts) for _ in c.slots),
-            )
-        )
-    return SharingPlan(tuple(layers), tuple(labels), tuple(clusters))
+    dealt = (replace(c, templates=tuple(islice(counts, len(c.templates)))) for c in least.clusters)
+    return replace(least, clusters=tuple(dealt))
 
 
 def least_weights(layers: Sequence[Layer], labels: Labels, chain: ChainKind = "growth") -> int:
     """Compute the smallest budget that these clusters take: one template for every slot."""
-    return sum(sum(c.sizes) for c, _ in _chains(layers, labels, chain))
+    return _least_plan(layers, labels, chain).num_weights
 
 
-def _chains(
-    layers: Sequence[Layer], labels: Labels, kind: ChainKind
-) -> list[tuple[Chain, list[int]]]:
-    return [
-        (
-            build_chain([_pair(layers[p]) for p in positions], layers[positions[0]].area, kind),
-            positions,
-        )
-        for positions in members_of(labels).values()
-    ]
-
-
-def _pair(layer: Layer) -> tuple[int, int]:
-    return layer.num_out, layer.num_in
+def _least_plan(layers: Sequence[Layer], labels: Labels, kind: ChainKind) -> SharingPlan:
+    clusters = []
+    for positions in members_of(labels).values():
+        chain = build_chain([layers[p].pair for p in positions], layers[positions[0]].area, kind)
+        # Layers of one last slot may differ in shape in an envelope chain; keep shapes together.
+        order = sorted((chain.last_slot[layers[p].pair], layers[p].pair, p) for p in positions)
+        last_slots, _, places = zip(*order, strict=True)
+        clusters.append(LayerCluster(places, last_slots, chain, (1,) * len(chain.slots)))
+    return SharingPlan(tuple(layers), tuple(labels), tuple(clusters))

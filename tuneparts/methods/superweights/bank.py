@@ -1,28 +1,28 @@
-"""Templates, coefficients, and the weights of all layers composed from them.
+"""Templates, coefficients, the weights of all layers composed from them, and nets under these.
 
 A SuperWeight is a sum of templates, w = sum_k alpha_k T_k, with free coefficients alpha; a layer's
 weight is assembled from the SuperWeights of its slots (Teterwak et al. 2024). All uses of a slot
 are composed by one matrix product, and all layers of one shape are assembled at once.
 
-Legend: K templates, D size of a slot, R coefficient vectors, U uses, O outputs, I inputs, A area.
+Legend: K templates or classes, D size of a slot, R coefficient vectors, U uses, O outputs,
+I inputs, A area, M members, B batch.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
 
 import torch
 from torch import Tensor, nn
 
-from tuneparts.methods.superweights import ties as tying
-from tuneparts.methods.superweights.allocation import (
-    LayerCluster,
-    SharingPlan,
-    assemble,
-    disassemble,
-)
+from tuneparts.methods.superweights.allocation import SharingPlan, assemble, disassemble
 from tuneparts.methods.superweights.clusters import Layer
 from tuneparts.methods.superweights.config import Initialisation
+from tuneparts.methods.superweights.similarity import members_of
 from tuneparts.methods.superweights.ties import Ties
+from tuneparts.models.reweighted import give_up
+from tuneparts.training.members import NetMembers
 
 
 class WeightBank(nn.Module, ABC):
@@ -38,12 +38,6 @@ class WeightBank(nn.Module, ABC):
 
 class TemplateBank(WeightBank):
     """The parameters that members share: templates, and the coefficients that combine them.
-
-    Args:
-        plan: the allocation.
-        ties: which uses share coefficients.
-        initialisation: how templates and coefficients start.
-        generator: source of the initial values, on the CPU.
 
     Example:
         >>> import torch
@@ -70,44 +64,55 @@ class TemplateBank(WeightBank):
         self.plan = plan
         self.layers = plan.layers
         templates, coefficients = [], []
-        for (c, j), rows in zip(plan.slots, ties, strict=True):
-            cluster = plan.clusters[c]
-            stds_U = _initial_stds([plan.layers[p] for p in cluster.users(j)], initialisation)
-            scale = _template_std(stds_U, initialisation)
-            shape = (cluster.templates[j], cluster.chain.sizes[j])
-            templates.append(torch.randn(shape, generator=generator) * scale)
-            alpha_UK = _orthogonal(plan, cluster, j, generator)
+        for (cluster, j), rows in zip(plan.slots, ties, strict=True):
+            users = [plan.layers[p] for p in cluster.users(j)]
+            stds_U = _initial_stds(users, initialisation)
+            match initialisation:
+                case "released":
+                    scale = (2 / 9) ** 0.5
+                case "fan_in":
+                    scale = float(stds_U.min())
+                case "own":
+                    # Layers that start at zero have zero coefficients, not zero templates.
+                    scale = float(stds_U.max()) or 1.0
+            num = cluster.templates[j]
+            templates.append(
+                torch.randn((num, cluster.chain.sizes[j]), generator=generator) * scale
+            )
+            alpha_UK = torch.empty(len(users), num)
+            for own in members_of([layer.member for layer in users]).values():
+                block = torch.empty(len(own), num)
+                alpha_UK[own] = nn.init.orthogonal_(block, generator=generator)
             if initialisation != "released":
                 alpha_UK *= (stds_U / scale / alpha_UK.norm(dim=1))[:, None]
-            coefficients.append(alpha_UK[_leading_users(rows, stds_U.tolist())])
+            # Of tied users the one that starts smallest decides: with the coefficients of another
+            # one it would start too large.
+            stds = stds_U.tolist()
+            first = [min(own, key=stds.__getitem__) for own in members_of(rows).values()]
+            coefficients.append(alpha_UK[first])
         self.templates_KD = nn.ParameterList(templates)
         self.coefficients_RK = nn.ParameterList(coefficients)
         self._tie(ties)
 
     def compose(self) -> list[Tensor]:
-        weights: list[Tensor] = [torch.empty(0)] * len(self.plan.layers)
-        start = 0
+        weights: list[Tensor] = [torch.empty(0)] * len(self.layers)
+        slot = 0
         for cluster in self.plan.clusters:
-            stop = start + len(cluster.templates)
-            self._compose_cluster(cluster, range(start, stop), weights)
-            start = stop
+            runs = [list(run) for _, run in groupby(cluster.layers, lambda p: self.layers[p].shape)]
+            shapes = [self.layers[run[0]].pair for run in runs]
+            # For each run of equal shapes, one piece (U, D) of every slot that it uses.
+            pieces: list[list[Tensor]] = [[] for _ in runs]
+            for j in range(len(cluster.templates)):
+                used = [i for i, pair in enumerate(shapes) if cluster.chain.last_slot[pair] >= j]
+                parts_UD = torch.split(self._superweights(slot), [len(runs[i]) for i in used])
+                for i, part_UD in zip(used, parts_UD, strict=True):
+                    pieces[i].append(part_UD)
+                slot += 1
+            for run, shape, parts in zip(runs, shapes, pieces, strict=True):
+                weight_UOIA = assemble(cluster.chain, parts, shape)
+                for position, weight in zip(run, weight_UOIA.unbind(), strict=True):
+                    weights[position] = weight.reshape(self.layers[position].shape)
         return weights
-
-    def _compose_cluster(self, cluster: LayerCluster, slots: range, weights: list[Tensor]) -> None:
-        runs = _runs_of_equal_shape(self.plan, cluster)
-        # For each slot, one piece (U, D) per run of equal shapes that uses it; the users of a
-        # slot are the last layers of the cluster, so its runs are the last ones.
-        pieces: list[list[Tensor]] = [[] for _ in runs]
-        for j, slot in enumerate(slots):
-            used = [i for i, run in enumerate(runs) if cluster.last_slots[run[0]] >= j]
-            parts_UD = torch.split(self._superweights(slot), [len(runs[i]) for i in used])
-            for i, part_UD in zip(used, parts_UD, strict=True):
-                pieces[i].append(part_UD)
-        for run, parts in zip(runs, pieces, strict=True):
-            layer = self.plan.layers[cluster.layers[run[0]]]
-            weight_UOIA = assemble(cluster.chain, parts, (layer.num_out, layer.num_in))
-            for k, weight in zip(run, weight_UOIA.unbind(), strict=True):
-                weights[cluster.layers[k]] = weight.reshape(layer.shape)
 
     def _superweights(self, slot: int) -> Tensor:
         """Compute SuperWeights (U, D) of all users of a slot; tied users have the very same row."""
@@ -117,116 +122,122 @@ class TemplateBank(WeightBank):
             return superweights_RD
         if len(superweights_RD) == 1:
             return superweights_RD.expand(num_users, -1)
-        return superweights_RD[self.get_buffer(_rows_name(slot))]
+        return superweights_RD[self.get_buffer(f"rows_{slot}")]
 
     def _tie(self, ties: Ties) -> None:
         """Keep the rows of each slot beside the coefficients, on their device."""
         self.ties = ties
         for slot, rows in enumerate(ties):
             index_U = torch.tensor(rows, device=self.coefficients_RK[slot].device)
-            self.register_buffer(_rows_name(slot), index_U, persistent=False)
+            self.register_buffer(f"rows_{slot}", index_U, persistent=False)
 
     @torch.no_grad()
     def coefficient_gradients(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         """Compute the gradient that each use alone sends to its coefficients: (U, K) for each slot.
 
-        Args:
-            gradients: gradients of the composed weights, one for each layer of the plan.
+        Given are the gradients of the composed weights, one for each layer of the plan.
         """
-        found = []
-        start = 0
+        found: list[Tensor] = []
         for cluster in self.plan.clusters:
-            num_slots = len(cluster.templates)
-            rows: list[list[Tensor]] = [[] for _ in range(num_slots)]
+            rows: list[list[Tensor]] = [[] for _ in cluster.templates]
             for position in cluster.layers:
-                layer = self.plan.layers[position]
-                gradient = gradients[position].reshape(1, layer.num_out, layer.num_in, layer.area)
-                for j, part_1D in enumerate(disassemble(cluster.chain, gradient)):
-                    rows[j].append(part_1D @ self.templates_KD[start + j].T)
+                layer = self.layers[position]
+                gradient_1OIA = gradients[position].reshape(1, *layer.pair, layer.area)
+                for j, part_1D in enumerate(disassemble(cluster.chain, gradient_1OIA)):
+                    rows[j].append(part_1D @ self.templates_KD[len(found) + j].T)
             found += [torch.cat(row) for row in rows]
-            start += num_slots
         return found
 
     @torch.no_grad()
     def retie(self, ties: Ties, origins: Sequence[Sequence[int]]) -> list[Tensor]:
         """Replace the ties; a new row starts as a copy of the old one that it comes from.
 
-        Returns:
-            The origins as indices, for moving optimiser state along.
+        Returns the origins as indices, for moving optimiser state along.
         """
         indices = []
         for slot, origin in enumerate(origins):
             old_RK = self.coefficients_RK[slot]
-            index_R = torch.tensor(origin, device=old_RK.device)
-            indices.append(index_R)
-            self.coefficients_RK[slot] = nn.Parameter(old_RK[index_R].clone())
+            indices.append(torch.tensor(origin, device=old_RK.device))
+            self.coefficients_RK[slot] = nn.Parameter(old_RK[indices[-1]].clone())
         self._tie(ties)
         return indices
 
     @property
     def num_vectors(self) -> int:
         """Number of coefficient vectors of all slots."""
-        return tying.count(self.ties)
-
-
-def _rows_name(slot: int) -> str:
-    return f"rows_{slot}"
-
-
-def _runs_of_equal_shape(plan: SharingPlan, cluster: LayerCluster) -> list[list[int]]:
-    """List places in the cluster, in stretches of layers with one shape."""
-    runs: list[list[int]] = []
-    for k, position in enumerate(cluster.layers):
-        if runs and plan.layers[cluster.layers[runs[-1][0]]].shape == plan.layers[position].shape:
-            runs[-1].append(k)
-        else:
-            runs.append([k])
-    return runs
+        return sum(len(alpha_RK) for alpha_RK in self.coefficients_RK)
 
 
 def _initial_stds(users: Sequence[Layer], initialisation: Initialisation) -> Tensor:
     """Standard deviation with which each user's weight should start (U,)."""
-    stds = [(2 / layer.fan_in) ** 0.5 for layer in users]
-    if initialisation == "own":
-        known = zip(stds, users, strict=True)
-        stds = [he if layer.std is None else layer.std for he, layer in known]
-    return torch.tensor(stds)
+    is_own = initialisation == "own"
+    he = [(2 / layer.fan_in) ** 0.5 for layer in users]
+    own = [layer.std if is_own else None for layer in users]
+    return torch.tensor([h if std is None else std for h, std in zip(he, own, strict=True)])
 
 
-def _template_std(stds_U: Tensor, initialisation: Initialisation) -> float:
-    """Standard deviation with which the templates of a slot start."""
-    match initialisation:
-        case "released":
-            return float((2 / 9) ** 0.5)
-        case "fan_in":
-            return float(stds_U.min())
-        case "own":
-            # Some nets start layers at zero: these then have zero coefficients, not zero templates.
-            return float(stds_U.max()) or 1.0
+class BankMembers(NetMembers):
+    """Members with private norms, biases and heads, and shared everything else.
 
-
-def _leading_users(rows: list[int], stds: list[float]) -> list[int]:
-    """Choose the user that decides how each row starts: the one that starts smallest.
-
-    With the coefficients of another one, the smallest that is tied to it would start too large.
+    The nets give up the weights that the bank composes, which is over exactly their layers. The
+    operations of each net for one example do not count composing: for inference it is done once,
+    whatever the number of examples.
     """
-    users = range(len(rows))
-    return [
-        min((u for u in users if rows[u] == row), key=lambda u: stds[u])
-        for row in range(max(rows) + 1)
-    ]
+
+    def __init__(self, nets: Sequence[nn.Module], bank: WeightBank, flops: Sequence[int]) -> None:
+        super().__init__(nets, flops)
+        for layer in bank.layers:
+            give_up(nets[layer.member], [f"{layer.name}.weight"])
+        self.bank = bank
+        self._prepared: Sequence[Tensor] | None = None
+
+    def lent(self) -> list[dict[str, Tensor]]:
+        weights = self._prepared
+        return self.by_member(self.bank.compose() if weights is None else weights)
+
+    @contextmanager
+    def prepared(self) -> Iterator[None]:
+        with torch.no_grad():
+            self._prepared = self.bank.compose()
+        try:
+            yield
+        finally:
+            self._prepared = None
+
+    def by_member(self, weights: Sequence[Tensor]) -> list[dict[str, Tensor]]:
+        """Name the weights of all layers by parameter, for each member."""
+        own: list[dict[str, Tensor]] = [{} for _ in self.nets]
+        for layer, weight in zip(self.bank.layers, weights, strict=True):
+            own[layer.member][f"{layer.name}.weight"] = weight
+        return own
 
 
-def _orthogonal(
-    plan: SharingPlan, cluster: LayerCluster, slot: int, generator: torch.Generator
-) -> Tensor:
-    """Draw coefficients (U, K) of all users, orthogonal within each member."""
-    users = cluster.users(slot)
-    alpha_UK = torch.empty(len(users), cluster.templates[slot])
-    members = [plan.layers[p].member for p in users]
-    for member in sorted(set(members)):
-        own = [u for u, other in enumerate(members) if other == member]
-        block = torch.empty(len(own), cluster.templates[slot])
-        nn.init.orthogonal_(block, generator=generator)
-        alpha_UK[own] = block
-    return alpha_UK
+class SuperweightMembers(BankMembers):
+    """Members that share templates, with the gradients by which sharing is decided."""
+
+    bank: TemplateBank
+
+    def layer_gradients(
+        self, x: Tensor, y_B: Tensor, *, loss: Callable[[Tensor, Tensor], Tensor], norms: str
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Compute the mean loss, and its gradient for the weight that each layer alone uses.
+
+        Nothing changes: no parameter, no `.grad`, no running statistics. Norms use their running
+        statistics (`eval`) or the batch (`train`). The loss is the mean over members; gradients are
+        those of the sum over members in the plan's order, zero for a layer that was not called.
+        """
+        with torch.no_grad():
+            weights = [w.detach().clone().requires_grad_() for w in self.bank.compose()]
+        was_training, is_training = self.training, norms == "train"
+        kept = [(buffer, buffer.clone()) for buffer in self.buffers()] if is_training else []
+        self.train(is_training)
+        try:
+            logits_MBK = self.under(self.by_member(weights), x)
+            losses = torch.stack([loss(logits_BK, y_B) for logits_BK in logits_MBK])
+            # A layer may be skipped in a pass, as by stochastic depth, or in one of the modes.
+            gradients = torch.autograd.grad(losses.sum(), weights, materialize_grads=True)
+        finally:  # not before: the graph of a norm refers to its statistics
+            self.train(was_training)
+            for buffer, value in kept:
+                buffer.copy_(value)
+        return losses.sum().detach() / len(losses), list(gradients)

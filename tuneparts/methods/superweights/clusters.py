@@ -4,26 +4,30 @@ Every convolution and linear layer shares weights but the last one, the head. No
 heads stay private to a member (Teterwak et al. 2024, as released). Clusters start as bins of
 relative depth, one set of bins per kind of layer; they are then only ever split, or merged when a
 budget asks for it.
+
+The paper states Algorithm 1 over all layers: groups of similar layers are united. The authors' code
+differs in three ways, which change clusters, and which published figures may depend on:
+
+- Groups are made by `similarity.relabelled`, those of coefficients as well. They are finer than
+  united ones, and depend on the order.
+- Only layers of the first member are compared; the others follow them (`released_leaders`).
+- Layers are compared on one batch instead of an epoch.
+
+Two habits of the code are left out, because they are slips and not rules: a tie of coefficients
+that goes to another layer than the most similar one, and gradients of untied copies that get lost.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import prod
 
 import numpy as np
 from torch import nn
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.superweights.similarity import (
-    Labels,
-    Similarity,
-    group,
-    members_of,
-    numbered,
-)
+from tuneparts.methods.superweights.similarity import Labels, Similarity, members_of, numbered
 from tuneparts.models.reweighted import tied_names
-
-WeightLayer = nn.Conv2d | nn.Linear
 
 
 @dataclass(frozen=True)
@@ -44,19 +48,24 @@ class Layer:
     """Standard deviation with which the net's own weight starts, where it is known."""
 
     @property
-    def area(self) -> int:
-        """Weights per pair of channels."""
-        return self.kernel[0] * self.kernel[1] if self.kernel else 1
+    def pair(self) -> tuple[int, int]:
+        """Outputs and inputs."""
+        return self.num_out, self.num_in
 
     @property
-    def size(self) -> int:
-        """Number of weights."""
-        return self.num_out * self.num_in * self.area
+    def area(self) -> int:
+        """Weights per pair of channels."""
+        return prod(self.kernel)
 
     @property
     def fan_in(self) -> int:
         """Weights per output."""
         return self.num_in * self.area
+
+    @property
+    def size(self) -> int:
+        """Number of weights."""
+        return self.num_out * self.fan_in
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -67,10 +76,7 @@ class Layer:
 def layers_of(net: nn.Module, member: int, names: Sequence[str] | None = None) -> list[Layer]:
     """List the layers of a net that share weights, in forward order, without the head.
 
-    Args:
-        net: a member; layers are taken to be registered in forward order.
-        member: its number.
-        names: of exactly the layers to list, in forward order, where they are known.
+    Layers are taken to be registered in forward order, unless `names` lists those that share.
 
     Example:
         >>> from torch import nn
@@ -78,129 +84,115 @@ def layers_of(net: nn.Module, member: int, names: Sequence[str] | None = None) -
         >>> [(layer.name, layer.kind, layer.shape) for layer in layers_of(net, member=0)]
         [('0', 'linear', (8, 4))]
     """
-    found = {
-        name: module for name, module in net.named_modules() if isinstance(module, WeightLayer)
-    }
-    if names is not None:
-        return [_layer(member, name, found[name]) for name in names]
-    *shared, _head = found.items() if found else [("", None)]
-    if not shared:
-        raise ConfigError(
-            "a member needs a convolution or linear layer before its head to share weights, but "
-            f"member {member} has {len(found)} such layers in all. Use a deeper net."
-        )
-    tied = {name: others[0] for name, others in tied_names(net).items()}
-    tied |= {other: name for name, others in tied_names(net).items() for other in others}
-    for name, _ in shared:
-        if f"{name}.weight" in tied:
+    found = {n: m for n, m in net.named_modules() if isinstance(m, nn.Conv2d | nn.Linear)}
+    if names is None:
+        names = list(found)[:-1]
+        if not names:
             raise ConfigError(
-                "a layer that shares templates must own its weight, or a tie would come apart, but "
-                f"`{name}.weight` of member {member} is also `{tied[f'{name}.weight']}`. Use "
-                "weights of their own."
+                "a member needs a convolution or linear layer before its head to share weights, "
+                f"but member {member} has {len(found)} such layers in all. Use a deeper net."
             )
-    return [_layer(member, name, found[name]) for name, _ in shared]
-
-
-def _layer(member: int, name: str, module: WeightLayer) -> Layer:
-    num_out, num_in, *kernel = module.weight.shape
-    if isinstance(module, nn.Linear):
-        kind = "linear"
-    else:
+        for name, others in tied_names(net).items():
+            of = [one for one in (name, *others) if one.removesuffix(".weight") in names]
+            if of:
+                other = others[0] if of[0] == name else name
+                raise ConfigError(
+                    "a layer that shares templates must own its weight, or a tie would come "
+                    f"apart, but `{of[0]}` of member {member} is also `{other}`. Use weights of "
+                    "their own."
+                )
+    layers = []
+    for name in names:
+        weight, groups = found[name].weight, getattr(found[name], "groups", 1)
+        num_out, num_in, *kernel = weight.shape
         # Kept apart: a grouped filter sees few channels, so its first columns mean something else.
-        kind = f"{'conv' if module.groups == 1 else 'grouped'}{kernel[0]}x{kernel[1]}"
-    std = None if module.weight.is_meta else float(module.weight.detach().std(correction=0))
-    return Layer(member, name, kind, num_out, num_in, tuple(kernel), std)
+        conv = f"{'conv' if groups == 1 else 'grouped'}{'x'.join(map(str, kernel))}"
+        std = None if weight.is_meta else float(weight.detach().std(correction=0))
+        kind = conv if kernel else "linear"
+        layers.append(Layer(member, name, kind, num_out, num_in, tuple(kernel), std))
+    return layers
 
 
 def largest_member(layers: Sequence[Layer]) -> int:
     """Count the weights that the shared layers of the largest member have alone."""
-    sizes: dict[int, int] = {}
-    for layer in layers:
-        sizes[layer.member] = sizes.get(layer.member, 0) + layer.size
-    return max(sizes.values())
+    members = {layer.member for layer in layers}
+    return max(sum(layer.size for layer in layers if layer.member == m) for m in members)
 
 
 def depth_bins(layers: Sequence[Layer], num_bins: int | None) -> Labels:
     """Put layers into bins of relative depth.
 
     The first member that has a kind of layer decides how many of the bins the kind gets: its
-    share of all layers, at least one. Each member's layers of the kind are then cut into runs as
-    equal as possible, earlier ones longer.
-
-    Args:
-        layers: the layers of all members, in forward order within a member.
-        num_bins: number of bins over all kinds; None gives each layer of the deciding member its
-            own.
+    share of all layers, at least one, or one for each layer if `num_bins` is None. Each member's
+    layers of the kind are then cut into runs as equal as possible, earlier ones longer.
     """
     labels = [0] * len(layers)
     start = 0
     for kind in sorted({layer.kind for layer in layers}):
-        members = sorted({layer.member for layer in layers if layer.kind == kind})
-        positions = {m: _positions(layers, m, kind) for m in members}
-        first = members[0]
-        num_kind = len(positions[first])
-        num_all = sum(layer.member == first for layer in layers)
+        places: dict[int, list[int]] = {}
+        for position, layer in enumerate(layers):
+            if layer.kind == kind:
+                places.setdefault(layer.member, []).append(position)
+        first = min(places)
+        num_kind, num_all = len(places[first]), sum(layer.member == first for layer in layers)
         bins = num_kind if num_bins is None else max(1, round(num_bins * num_kind / num_all))
-        for member in members:
-            for position, number in zip(
-                positions[member], _runs(len(positions[member]), bins), strict=True
-            ):
-                labels[position] = start + number
+        for own in places.values():
+            size, extra = divmod(len(own), bins)
+            runs = [run for run in range(bins) for _ in range(size + (run < extra))]
+            if len(own) < bins:  # spread over them by relative place
+                runs = [i * bins // len(own) for i in range(len(own))]
+            for position, run in zip(own, runs, strict=True):
+                labels[position] = start + run
         start += bins
     return labels
 
 
-def _positions(layers: Sequence[Layer], member: int, kind: str) -> list[int]:
-    return [i for i, x in enumerate(layers) if x.member == member and x.kind == kind]
+def reference_leaders(
+    layers: Sequence[Layer], bins: Labels, similarities: Mapping[int, Similarity]
+) -> dict[int, int]:
+    """Find the most similar layer of the first member of a bin for each layer of the others.
 
-
-def _runs(num: int, bins: int) -> list[int]:
-    """Assign `num` items to runs; fewer items than bins are spread over them by relative place."""
-    if num < bins:
-        return [i * bins // num for i in range(num)]
-    size, extra = divmod(num, bins)
-    return [run for run in range(bins) for _ in range(size + (run < extra))]
-
-
-def split_by_similarity(
-    labels: Labels, similarities: dict[int, Similarity], threshold: float
-) -> Labels:
-    """Split each cluster by Algorithm 1 over all its layers.
-
-    Args:
-        labels: clusters so far.
-        similarities: for each cluster, (N, N) over its layers in order.
-        threshold: tau of the paper.
+    Layers that are similar to none follow the first.
     """
-    new = [0] * len(labels)
-    count = 0
-    for label, positions in members_of(labels).items():
-        parts = group(similarities[label], threshold)
-        for position, part in zip(positions, parts, strict=True):
-            new[position] = count + part
-        count += max(parts) + 1
-    return new
-
-
-def split_by_reference(
-    layers: Sequence[Layer], labels: Labels, similarities: dict[int, Similarity], threshold: float
-) -> Labels:
-    """Split each cluster by Algorithm 1 over the layers of the first member it has.
-
-    The layers of the other members join the most similar of those layers, as in the released
-    code; layers that are similar to none of them join the first.
-    """
-    new = [0] * len(labels)
-    count = 0
-    for label, positions in members_of(labels).items():
+    found = {}
+    for label, positions in members_of(bins).items():
         first = min(layers[p].member for p in positions)
-        own = [i for i, p in enumerate(positions) if layers[p].member == first]
-        parts = group(similarities[label][np.ix_(own, own)], threshold)
+        leading = [i for i, p in enumerate(positions) if layers[p].member == first]
         for i, position in enumerate(positions):
-            nearest = own.index(i) if i in own else _nearest(similarities[label][i, own])
-            new[position] = count + parts[nearest]
-        count += max(parts) + 1
-    return new
+            if i not in leading:
+                found[position] = positions[leading[_nearest(similarities[label][i, leading])]]
+    return found
+
+
+def released_leaders(
+    layers: Sequence[Layer], bins: Labels, similarities: Mapping[int, Similarity]
+) -> dict[int, int]:
+    """Find the layer that each layer of the other members follows in the released code.
+
+    A layer of the first member of a depth follows the most similar one of the first member in its
+    bin; of further members of the depth, the p-th layer of a bin follows the p-th of that member.
+    Members have one depth if they have as many layers in every bin. Layers of a bin in which the
+    first member has none follow nobody.
+    """
+    found: dict[int, int] = {}
+    seen: dict[tuple[int, ...], int] = {}
+    for member in sorted({layer.member for layer in layers}):
+        inside = [
+            label for layer, label in zip(layers, bins, strict=True) if layer.member == member
+        ]
+        depth = tuple(inside.count(label) for label in sorted(set(bins)))
+        is_first_of_depth, followed = depth not in seen, seen.get(depth, 0)
+        seen.setdefault(depth, member)
+        if member == 0:
+            continue
+        for label, positions in members_of(bins).items():
+            own = [i for i, p in enumerate(positions) if layers[p].member == member]
+            others = [i for i, p in enumerate(positions) if layers[p].member == followed]
+            for place, i in enumerate(own if others else ()):
+                near_N = similarities[label][i, others]
+                chosen = _nearest(near_N) if is_first_of_depth else place
+                found[positions[i]] = positions[others[chosen]]
+    return found
 
 
 def _nearest(similarity_N: Similarity) -> int:
@@ -208,12 +200,9 @@ def _nearest(similarity_N: Similarity) -> int:
 
 
 def shuffled(labels: Labels, within: Labels, generator: np.random.Generator) -> Labels:
-    """Deal layers at random to the same number of clusters of the same sizes: a control.
+    """Deal layers at random to clusters of the same number and sizes, as a control.
 
-    Args:
-        labels: clusters to imitate.
-        within: coarser clusters; layers never leave theirs.
-        generator: source of the draw.
+    Layers never leave the coarser cluster that they are `within`.
     """
     new = list(labels)
     for positions in members_of(within).values():
@@ -227,14 +216,8 @@ def merge_to_fit(
 ) -> Labels:
     """Merge neighbouring clusters of one kind, the pair that saves most first, until they fit.
 
-    Args:
-        layers: the layers of all members.
-        labels: clusters in order of depth within a kind.
-        least: computes the smallest number of template weights that clusters need.
-        budget: the number of template weights that they may need.
-
-    Returns:
-        Clusters that fit, or one cluster per kind if nothing does.
+    `least` computes the smallest number of template weights that clusters need. If nothing fits,
+    the result is one cluster per kind.
     """
     while least(labels) > budget:
         kinds = {label: layers[p[0]].kind for label, p in members_of(labels).items()}

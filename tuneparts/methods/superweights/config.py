@@ -1,8 +1,7 @@
 """The settings of nets that share weights, and the stages of a run; nothing here imports torch."""
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -91,8 +90,7 @@ class SharingStage(StrEnum):
     """Train to the end."""
 
 
-@dataclass(frozen=True)
-class Timetable:
+class Timetable(NamedTuple):
     """Passes at which the stages end."""
 
     search: int
@@ -103,8 +101,7 @@ class Timetable:
 
     def at(self, passes: int) -> SharingStage:
         """Return the stage of the pass that follows after this many."""
-        ends = (self.search, self.compare_layers, self.train, self.compare_uses)
-        return list(SharingStage)[sum(passes >= end for end in ends)]
+        return list(SharingStage)[sum(passes >= end for end in self[:-1])]
 
     @property
     def trained(self) -> int:
@@ -114,45 +111,7 @@ class Timetable:
     def progress(self, passes: int) -> float:
         """Return the fraction of the learning rate schedule, which the new start begins again."""
         start = self.compare_layers
-        elapsed = passes if passes < start else passes - start
-        return elapsed / (self.finish - start)
-
-
-def timetable(
-    passes: int,
-    *,
-    search: float,
-    untie: float,
-    analysis: float,
-    learns: bool,
-    unties: bool,
-    compares_one_batch: bool = False,
-) -> Timetable:
-    """Divide a budget of passes; each stage that takes place has at least one.
-
-    Args:
-        passes: the whole budget.
-        search: fraction for training before clusters are learnt.
-        untie: fraction for training before coefficients are untied.
-        analysis: fraction for each of the two comparisons of gradients.
-        learns: whether clusters are learnt at all.
-        unties: whether coefficients are untied at all.
-        compares_one_batch: whether layers are compared on a single batch, whatever `analysis`.
-
-    Example:
-        >>> timetable(100, search=0.1, untie=0.05, analysis=0.01, learns=True, unties=True)
-        Timetable(search=10, compare_layers=11, train=16, compare_uses=17, finish=100)
-    """
-
-    def share(fraction: float) -> int:
-        return max(1, round(fraction * passes))
-
-    searched = share(search) if learns else 0
-    compared_on = 1 if compares_one_batch else share(analysis)
-    compared = searched + (compared_on if learns else 0)
-    trained = compared + (share(untie) if unties else 0)
-    untied = trained + (share(analysis) if unties else 0)
-    return Timetable(searched, compared, trained, untied, passes)
+        return (passes if passes < start else passes - start) / (self.finish - start)
 
 
 class SuperweightsConfig(MembersConfig):
@@ -177,30 +136,33 @@ class SuperweightsConfig(MembersConfig):
 
     @model_validator(mode="after")
     def _check_time_to_train(self) -> Self:
-        times = self.timetable
-        if times.compare_uses >= self.passes:
+        taken = self.timetable.compare_uses
+        if taken >= self.passes:
             raise ValueError(
-                f"the stages before the last must leave it a pass, but take {times.compare_uses} "
-                f"of {self.passes} passes; give more passes, or shorten `stages`"
+                f"the stages before the last must leave it a pass, but take {taken} of "
+                f"{self.passes} passes; give more passes, or shorten `stages`"
             )
         return self
 
     @property
     def timetable(self) -> Timetable:
-        """Passes at which the stages of this run end."""
-        sharing = self.sharing
+        """Passes at which the stages of this run end; each that takes place has at least one."""
+        sharing, stages = self.sharing, self.stages
+        learns = sharing.clusters != "depth"
         has_ties = sharing.coefficients == "shared" or (
             sharing.coefficients == "mapped" and len(self.members) > 1
         )
-        return timetable(
-            self.passes,
-            search=self.stages.search,
-            untie=self.stages.untie,
-            analysis=self.stages.analysis,
-            learns=sharing.clusters != "depth",
-            compares_one_batch=sharing.scope == "released",
-            unties=has_ties and sharing.beta is not None,
-        )
+        unties = has_ties and sharing.beta is not None
+
+        def share(fraction: float, takes_place: bool) -> int:
+            return max(1, round(fraction * self.passes)) if takes_place else 0
+
+        searched = share(stages.search, learns)
+        looked = share(stages.analysis, learns)
+        compared = searched + (min(looked, 1) if sharing.scope == "released" else looked)
+        trained = compared + share(stages.untie, unties)
+        untied = trained + share(stages.analysis, unties)
+        return Timetable(searched, compared, trained, untied, self.passes)
 
     def build(self, context: Context) -> Learner:
         from tuneparts.methods.superweights.learner import SuperweightsLearner

@@ -18,7 +18,6 @@ from tuneparts.data.own import Arrays, given_examples, given_inputs, given_task
 from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Task
 from tuneparts.methods.superweights.allocation import ShortBudgetError
-from tuneparts.methods.superweights.clusters import Layer, layers_of
 from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.methods.superweights.learner import SuperweightsLearner
 from tuneparts.models.config import GivenNet, given_config
@@ -39,11 +38,6 @@ def unshared_weights(
     These are the trainable matrices and kernels of a member that neither share nor belong to a
     head or a norm. A weight under several names counts once.
 
-    Args:
-        net: a member.
-        shared: its layers that share.
-        heads: its layers that make outputs.
-
     Example:
         >>> net = nn.Sequential(nn.Embedding(10, 4), nn.Flatten(), nn.Linear(8, 6), nn.Linear(6, 3))
         >>> unshared_weights(net, ["2"], ["3"])
@@ -58,7 +52,7 @@ def unshared_weights(
     return dict(found.values())
 
 
-def with_unshared(message: str, budget: int, unshared: Sequence[Mapping[str, int]]) -> str:
+def _with_unshared(message: str, budget: int, unshared: Sequence[Mapping[str, int]]) -> str:
     """Add to what is wrong with a budget what it holds beside templates, the largest ones named."""
     sizes = [(n, f"`{k}` of member {m}") for m, one in enumerate(unshared) for k, n in one.items()]
     largest = ", ".join(f"{name} ({n})" for n, name in sorted(sizes, key=lambda size: -size[0])[:3])
@@ -203,7 +197,7 @@ def fit(
             raise ConfigError("`budget`: is given in `allocation` as well. Leave one out.")
         is_positive = isinstance(budget, Real) and budget > 0  # else it is refused by the config
         if is_positive and budget <= total:
-            raise ConfigError(with_unshared("Templates have no room.", budget, unshared))
+            raise ConfigError(_with_unshared("Templates have no room.", budget, unshared))
         allocation["budget"] = budget - total if is_positive else budget
     config = given_config(
         SuperweightsConfig,
@@ -215,11 +209,11 @@ def fit(
     with threads, seeding.isolated(seed, "given nets"):
         context = Context(task=task, seed=seed, device=at)
         try:
-            learner = _GivenLearner(config, context, [shared for shared, *_ in found])
+            learner = SuperweightsLearner(config, context, [shared for shared, *_ in found])
         except ShortBudgetError as error:
             if budget is None or not total:
                 raise
-            raise ConfigError(with_unshared(str(error), budget, unshared)) from None
+            raise ConfigError(_with_unshared(str(error), budget, unshared)) from None
         history = run_through(learner, what="superweights", passes=config.passes, report=report)
     for member, net in enumerate(own):  # which have their parameters in the order that was given
         net.to(at).eval().load_state_dict(learner.model.plain(member).state_dict())
@@ -232,19 +226,6 @@ def fit(
         unshared=total,
     )
     return FittedEnsemble(tuple(own), sizes, tuple(why for _, why, _ in found), history, learner)
-
-
-class _GivenLearner(SuperweightsLearner):
-    """Shares the layers that were found to be shareable, in the order in which nets call them."""
-
-    def __init__(
-        self, config: SuperweightsConfig, context: Context, shared: Sequence[Sequence[str]]
-    ) -> None:
-        self._shared = shared
-        super().__init__(config, context)
-
-    def shared_layers(self, net: nn.Module, member: int) -> list[Layer]:
-        return layers_of(net, member, self._shared[member])
 
 
 def _nets(nets: Any, members: int | None, seed: int) -> tuple[list[nn.Module], torch.device]:

@@ -6,18 +6,18 @@ train to the end. Nothing but the grouping moves from the search to the training
 """
 
 import logging
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from torch import Tensor, nn
 
 from tuneparts.core import seeding
-from tuneparts.methods.superweights import clusters, released, similarity, ties
+from tuneparts.methods.superweights import clusters, similarity, ties
 from tuneparts.methods.superweights.allocation import SharingPlan, least_weights, make_plan
-from tuneparts.methods.superweights.bank import TemplateBank
-from tuneparts.methods.superweights.clusters import Layer, layers_of
+from tuneparts.methods.superweights.bank import SuperweightMembers, TemplateBank
 from tuneparts.methods.superweights.config import SharingStage, SuperweightsConfig
-from tuneparts.methods.superweights.members import SuperweightMembers
 from tuneparts.methods.superweights.similarity import GradientSums, Labels, Similarity
 from tuneparts.methods.superweights.ties import Ties
 from tuneparts.models.sizes import count_flops
@@ -34,28 +34,44 @@ _DRAWS = 50
 
 
 class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",)):
-    """Trains members that share templates through all stages."""
+    """Trains members that share templates through all stages.
+
+    For each member, `shared` names the layers that share; it is all but the last one if None.
+    """
 
     config: SuperweightsConfig
     model: SuperweightMembers
 
-    def __init__(self, config: SuperweightsConfig, context: Context) -> None:
+    def __init__(
+        self,
+        config: SuperweightsConfig,
+        context: Context,
+        shared: Sequence[Sequence[str]] | None = None,
+    ) -> None:
         super().__init__(config, context)
         self.timetable = config.timetable
-        self._layers = self._read_layers()
-        self.budget = config.allocation.budget or int(
-            config.allocation.relative * clusters.largest_member(self._layers)
+        task, allocation = context.task, config.allocation
+        with seeding.isolated(context.seed, "init", "shapes"):
+            nets = [net.build(task.in_shape, task.num_outputs) for net in config.members]
+        self._flops = [count_flops(net, task.in_shape, is_whole=task.has_tokens) for net in nets]
+        self._layers = [
+            layer
+            for member, net in enumerate(nets)
+            for layer in clusters.layers_of(net, member, None if shared is None else shared[member])
+        ]
+        self.budget = allocation.budget or int(
+            allocation.relative * clusters.largest_member(self._layers)
         )
         self._bins = clusters.depth_bins(self._layers, config.sharing.num_bins)
-        if config.allocation.when_short == "merge":
+        if allocation.when_short == "merge":
             self._bins = clusters.merge_to_fit(self._layers, self._bins, self._least, self.budget)
+        is_released = config.sharing.scope == "released"
+        self._grouping = similarity.relabelled if is_released else similarity.group
         self._found: dict[str, float] = {}
         self._sums = GradientSums(context.device)
         plan = self._plan(self._bins)
-        if self.stage is SharingStage.SEARCH:
-            self._install(plan, ties.shared(plan))
-        else:
-            self._install(plan, self._first_ties(plan, {}))
+        is_search = self.stage is SharingStage.SEARCH
+        self._install(plan, ties.shared(plan) if is_search else self._first_ties(plan, {}))
 
     @property
     def stage(self) -> SharingStage:
@@ -67,22 +83,22 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
         return self.timetable.progress(self.passes)
 
     def step(self) -> Step:
-        stage = self.stage
+        stage, times = self.stage, self.timetable
         if stage not in {SharingStage.COMPARE_LAYERS, SharingStage.COMPARE_USES}:
             return super().step()
-        loss = self._compare()
-        if (
-            stage is SharingStage.COMPARE_LAYERS
-            and self.passes + 1 == self.timetable.compare_layers
-        ):
+        loss, gradients = self.model.layer_gradients(
+            *self.next_batch(), loss=self.training_loss, norms=self.config.stages.norms
+        )
+        self._sums.add(gradients, half=self.passes % 2)
+        if stage is SharingStage.COMPARE_LAYERS and self.passes + 1 == times.compare_layers:
             self._form_clusters()
-        if stage is SharingStage.COMPARE_USES and self.passes + 1 == self.timetable.compare_uses:
+        if stage is SharingStage.COMPARE_USES and self.passes + 1 == times.compare_uses:
             self._untie()
         return Step(passes=1, losses={"train/loss": loss})
 
     def evaluate(self) -> dict[str, float]:
         plan = self.model.bank.plan
-        counts = [count for cluster in plan.clusters for count in cluster.templates]
+        counts = [num for cluster in plan.clusters for num in cluster.templates]
         metrics = super().evaluate() | {
             "size/templates": float(plan.num_weights),
             "superweights/bins": float(len(set(self._bins))),
@@ -93,59 +109,41 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
             **self._found,
         }
         if self.finished:
-            metrics |= {f"superweights/cluster.{k}": float(v) for k, v in self._membership()}
+            numbers: dict[int, count[int]] = defaultdict(count)  # of the layers of each member
+            for layer, label in zip(plan.layers, plan.labels, strict=True):
+                name = f"{layer.member}_{next(numbers[layer.member])}"
+                metrics[f"superweights/cluster.{name}"] = float(label)
         return metrics
 
-    def _membership(self) -> list[tuple[str, int]]:
-        """List (member_layer, cluster), with layers counted from 0 within a member."""
-        plan = self.model.bank.plan
-        counted: dict[int, int] = {}
-        rows = []
-        for layer, label in zip(plan.layers, plan.labels, strict=True):
-            number = counted[layer.member] = counted.get(layer.member, -1) + 1
-            rows.append((f"{layer.member}_{number}", label))
-        return rows
-
     # Building
-
-    def _read_layers(self) -> list[Layer]:
-        task = self.context.task
-        with seeding.isolated(self.context.seed, "init", "shapes"):
-            nets = [net.build(task.in_shape, task.num_outputs) for net in self.config.members]
-        self._flops = [count_flops(net, task.in_shape, is_whole=task.has_tokens) for net in nets]
-        return [layer for m, net in enumerate(nets) for layer in self.shared_layers(net, m)]
-
-    def shared_layers(self, net: nn.Module, member: int) -> list[Layer]:
-        """List the layers of a member that share weights."""
-        return layers_of(net, member)
 
     def _least(self, labels: Labels) -> int:
         return least_weights(self._layers, labels, self.config.allocation.chain)
 
     def _plan(self, labels: Labels) -> SharingPlan:
         allocation = self.config.allocation
-        return make_plan(
-            self._layers,
-            labels,
-            budget=self.budget,
-            max_templates=allocation.max_templates,
-            chain=allocation.chain,
-        )
+        sizes = {"budget": self.budget, "max_templates": allocation.max_templates}
+        return make_plan(self._layers, labels, **sizes, chain=allocation.chain)
+
+    def _leaders(self, similarities: Mapping[int, Similarity]) -> dict[int, int]:
+        """Find the layers that join the cluster of another one, by position."""
+        match self.config.sharing.scope:
+            case "all":
+                return {}
+            case "reference":
+                return clusters.reference_leaders(self._layers, self._bins, similarities)
+            case "released":
+                return clusters.released_leaders(self._layers, self._bins, similarities)
 
     def _first_ties(self, plan: SharingPlan, similarities: Mapping[int, Similarity]) -> Ties:
-        match self.config.sharing.coefficients:
-            case "private":
-                return ties.private(plan)
-            case "shared":
-                return ties.shared(plan)
-            case "mapped" if similarities and self.config.sharing.scope == "released":
-                return ties.mapped(plan, released.leaders(self._layers, self._bins, similarities))
-            case "mapped" if similarities:
-                return ties.mapped(
-                    plan, ties.partners_by_similarity(plan, self._bins, similarities)
-                )
-            case "mapped":
-                return ties.mapped(plan, ties.partners_by_place(plan))
+        sharing = self.config.sharing
+        if sharing.coefficients != "mapped":
+            return ties.private(plan) if sharing.coefficients == "private" else ties.shared(plan)
+        if not similarities:
+            return ties.mapped(plan, ties.partners_by_place(plan))
+        if sharing.scope == "released":
+            return ties.mapped(plan, self._leaders(similarities))
+        return ties.mapped(plan, ties.partners_by_similarity(plan, self._bins, similarities))
 
     def _install(self, plan: SharingPlan, tied: Ties, *, stream: str = "start") -> None:
         """Make new members and a new optimiser; search and training draw from different streams."""
@@ -176,44 +174,31 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
 
     # Comparing gradients
 
-    def _compare(self) -> Tensor:
-        """Add one batch to the gradient sums, alternately to two halves; return its mean loss."""
-        loss, gradients = self.model.layer_gradients(
-            *self.next_batch(), loss=self.training_loss, norms=self.config.stages.norms
-        )
-        self._sums.add(gradients, half=self.passes % 2)
-        return loss
-
     def _form_clusters(self) -> None:
         total, halves = self._sums.take()
         similarities = similarity.layer_similarities(total, self._bins)
         labels, tau = self._fitting_clusters(similarities)
-        if tau < self.config.sharing.tau:
-            _log.warning(
-                "tau is %.2f instead of %.2f: more clusters than that do not fit %d weights",
-                tau,
-                self.config.sharing.tau,
-                self.budget,
-            )
-        self._found = {
-            "superweights/tau_asked": self.config.sharing.tau,
-            "superweights/tau": tau,
-            **similarity.metrics(
-                similarities, [similarity.layer_similarities(half, self._bins) for half in halves]
-            ),
-        }
+        asked = self.config.sharing.tau
+        if tau < asked:
+            message = "tau is %.2f instead of %.2f: more clusters than that do not fit %d weights"
+            _log.warning(message, tau, asked, self.budget)
+        by_half = [similarity.layer_similarities(half, self._bins) for half in halves]
+        self._found = {"superweights/tau_asked": asked, "superweights/tau": tau}
+        self._found |= similarity.metrics(similarities, by_half)
         plan = self._plan(labels)
         self._install(plan, self._first_ties(plan, similarities), stream="anew")
 
-    def _fitting_clusters(self, similarities: dict[int, Similarity]) -> tuple[Labels, float]:
+    def _fitting_clusters(self, similarities: Mapping[int, Similarity]) -> tuple[Labels, float]:
         """Find clusters at the largest threshold, from tau downwards, that the budget allows."""
-        sharing = self.config.sharing
         generator = seeding.numpy_generator(self.context.seed, "clusters")
-        tau = sharing.tau
+        leaders = self._leaders(similarities)
+        tau = self.config.sharing.tau
         while tau > -1 - _TAU_STEP:
-            labels = self._split(similarities, tau)
+            labels = similarity.split(
+                self._bins, similarities, tau, following=leaders, grouping=self._grouping
+            )
             drawn = [labels]
-            if sharing.clusters == "random" and self._least(labels) <= self.budget:
+            if self.config.sharing.clusters == "random" and self._least(labels) <= self.budget:
                 # Other layers of the same numbers need other weights: the first draw that fits.
                 drawn = [clusters.shuffled(labels, self._bins, generator) for _ in range(_DRAWS)]
             for candidate in drawn:
@@ -222,28 +207,12 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
             tau -= _TAU_STEP
         return self._bins, tau
 
-    def _split(self, similarities: dict[int, Similarity], tau: float) -> Labels:
-        match self.config.sharing.scope:
-            case "all":
-                return clusters.split_by_similarity(self._bins, similarities, tau)
-            case "reference":
-                return clusters.split_by_reference(self._layers, self._bins, similarities, tau)
-            case "released":
-                return released.split(self._layers, self._bins, similarities, tau)
-
     def _untie(self) -> None:
         total, _ = self._sums.take()
-        bank = self.model.bank
-        sent = bank.coefficient_gradients(total)
-        beta = self.config.sharing.beta
+        bank, beta = self.model.bank, self.config.sharing.beta
         assert beta is not None  # there is no such stage without it
-        is_released = self.config.sharing.scope == "released"
-        new_ties, origins = ties.split(
-            bank.ties,
-            [similarity.row_cosines(rows) for rows in sent],
-            beta,
-            released.relabelled if is_released else similarity.group,
-        )
+        cosines = [similarity.row_cosines(rows) for rows in bank.coefficient_gradients(total)]
+        new_ties, origins = ties.split(bank.ties, cosines, beta, self._grouping)
         old, old_rows = self.optimiser, list(bank.coefficients_RK)
         indices = bank.retie(new_ties, origins)
         self._make_optimiser()

@@ -8,11 +8,12 @@ the paper then unites what is more similar than a threshold.
 Legend: N layers, O outputs, I inputs, A kernel area, K templates, U uses.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from tuneparts.training.state import Stateful
@@ -27,9 +28,6 @@ def overlap_cosines(gradients_OIA: Sequence[Tensor]) -> Similarity:
     """Compute cosines (N, N) of weight gradients over the top left block that both layers have.
 
     A layer without gradient is similar to nothing: its entries are NaN.
-
-    Args:
-        gradients_OIA: one (O, I, A) for each of N layers, of any O and I.
 
     Example:
         >>> import torch
@@ -54,26 +52,12 @@ def row_cosines(gradients_UK: Tensor) -> Similarity:
     return cosines
 
 
-def pairs(similarity_NN: Similarity) -> Similarity:
-    """Take the entries of all unordered pairs."""
-    return similarity_NN[np.tril_indices(len(similarity_NN), k=-1)]
-
-
-def known_mean(parts: Sequence[Similarity]) -> float | None:
-    """Average all entries that are numbers; None if there are none."""
-    values = np.concatenate(parts)
-    values = values[np.isfinite(values)]
-    return float(values.mean()) if len(values) else None
-
-
-def correlation(one: Sequence[Similarity], other: Sequence[Similarity]) -> float | None:
-    """Correlate two estimates of the same entries; None where it is not defined."""
-    a, b = np.concatenate(one), np.concatenate(other)
-    is_known = np.isfinite(a) & np.isfinite(b)
-    a, b = a[is_known], b[is_known]
-    if len(a) < 3 or a.std() == 0 or b.std() == 0:
-        return None
-    return float(np.corrcoef(a, b)[0, 1])
+def layer_similarities(gradients: Sequence[Tensor], bins: Labels) -> dict[int, Similarity]:
+    """Compute the cosines of all pairs of layers of a bin: (N, N) for each bin."""
+    return {
+        label: overlap_cosines([gradients[p] for p in positions])
+        for label, positions in members_of(bins).items()
+    }
 
 
 class GradientSums(Stateful, values=("_halves",)):
@@ -104,21 +88,6 @@ class GradientSums(Stateful, values=("_halves",)):
         return self._device
 
 
-def layer_similarities(gradients: Sequence[Tensor], bins: Labels) -> dict[int, Similarity]:
-    """Compute the cosines of all pairs of layers of a bin: (N, N) for each bin.
-
-    Args:
-        gradients: the gradient of each layer's weight, in the order of the layers.
-        bins: the bin of each layer.
-    """
-    return {
-        label: overlap_cosines(
-            [gradients[p].reshape(*gradients[p].shape[:2], -1) for p in positions]
-        )
-        for label, positions in members_of(bins).items()
-    }
-
-
 def metrics(
     similarities: Mapping[int, Similarity], halves: Sequence[Mapping[int, Similarity]]
 ) -> dict[str, float]:
@@ -126,23 +95,25 @@ def metrics(
 
     Metrics that are not defined are left out.
     """
-    one, other = ([pairs(half[label]) for label in similarities] for half in halves)
-    values = {
-        "superweights/similarity": known_mean([pairs(matrix) for matrix in similarities.values()]),
-        "superweights/split_half": correlation(one, other),
-    }
-    return {name: value for name, value in values.items() if value is not None}
+
+    def pairs(of: Mapping[int, Similarity]) -> Similarity:
+        return np.concatenate([m[np.tril_indices(len(m), k=-1)] for m in of.values()])
+
+    whole, one, other = pairs(similarities), *map(pairs, halves)
+    found, known = {}, whole[np.isfinite(whole)]
+    if len(known):
+        found["superweights/similarity"] = float(known.mean())
+    is_known = np.isfinite(one) & np.isfinite(other)
+    one, other = one[is_known], other[is_known]
+    if len(one) > 2 and one.std() > 0 and other.std() > 0:
+        found["superweights/split_half"] = float(np.corrcoef(one, other)[0, 1])
+    return found
 
 
-def group(similarity_NN: npt.NDArray[np.float64], threshold: float) -> list[int]:
+def group(similarity_NN: Similarity, threshold: float) -> Labels:
     """Unite items that are similar enough (Algorithm 1 of Teterwak et al. 2024).
 
-    Args:
-        similarity_NN: a pair counts with the larger of its two entries; NaN is not similar.
-        threshold: pairs strictly above it are united; the rest stay on their own.
-
-    Returns:
-        Group number of each of N items, numbered in order of first appearance.
+    A pair is united if the larger of its two entries is strictly above the threshold; NaN is not.
 
     Example:
         >>> import numpy as np
@@ -152,29 +123,69 @@ def group(similarity_NN: npt.NDArray[np.float64], threshold: float) -> list[int]
     # The paper takes pairs from a queue, most similar first, and unites their groups while the
     # similarity exceeds the threshold. The order cannot change the outcome: groups are the
     # connected components of the graph of pairs above the threshold.
-    parent = list(range(len(similarity_NN)))
-
-    def root(item: int) -> int:
-        while parent[item] != item:
-            parent[item] = parent[parent[item]]
-            item = parent[item]
-        return item
-
-    above_NN = similarity_NN > threshold  # False for NaN
-    for one, other in np.argwhere(above_NN | above_NN.T).tolist():
-        parent[root(one)] = root(other)
-    return numbered([root(item) for item in range(len(parent))])
+    _, labels_N = connected_components(similarity_NN > threshold, directed=False)
+    return numbered(labels_N.tolist())
 
 
-def numbered(labels: list[int]) -> list[int]:
+def relabelled(similarity_NN: Similarity, threshold: float) -> Labels:
+    """Group items as the authors' released code does, which is not Algorithm 1.
+
+    Pairs strictly above the threshold are walked from the most similar one down, but only one item
+    of a pair moves: it takes the label of the other, and those that had joined it before stay
+    behind. Of pairs that are equally similar, the last in order comes first, as in the code's
+    queue. NaN is not similar.
+
+    Example:
+        >>> import numpy as np
+        >>> chain = np.full((4, 4), -1.0)
+        >>> chain[0, 1], chain[2, 3], chain[1, 2] = 0.9, 0.8, 0.5
+        >>> relabelled(np.maximum(chain, chain.T), 0.1)
+        [0, 0, 0, 1]
+    """
+    rows, columns = np.triu_indices(len(similarity_NN), k=1)
+    found = zip(similarity_NN[rows, columns].tolist(), rows.tolist(), columns.tolist(), strict=True)
+    labels = list(range(len(similarity_NN)))
+    for _, earlier, later in sorted((one for one in found if one[0] > threshold), reverse=True):
+        labels[later] = labels[earlier]
+    return numbered(labels)
+
+
+def split(
+    labels: Labels,
+    similarities: Mapping[int, Similarity],
+    threshold: float,
+    *,
+    following: Mapping[int, int] | None = None,
+    grouping: Callable[[Similarity, float], Labels] = group,
+) -> Labels:
+    """Split each cluster by the similarities (N, N) of its members, in order.
+
+    Those that follow another member of their cluster, by position, join its part instead, whatever
+    their own similarities.
+    """
+    new, count, leaders = [0] * len(labels), 0, following or {}
+    for label, positions in members_of(labels).items():
+        free = [i for i, p in enumerate(positions) if p not in leaders]
+        parts = grouping(similarities[label][np.ix_(free, free)], threshold)
+        own = {positions[i]: count + part for i, part in zip(free, parts, strict=True)}
+        for position in positions:
+            leader = position
+            while leader in leaders:
+                leader = leaders[leader]
+            new[position] = own[leader]
+        count += max(parts) + 1
+    return new
+
+
+def numbered(labels: Labels) -> Labels:
     """Relabel a grouping as 0, 1, ... in order of first appearance."""
     order = {label: number for number, label in enumerate(dict.fromkeys(labels))}
     return [order[label] for label in labels]
 
 
 def members_of(labels: Labels) -> dict[int, list[int]]:
-    """List the positions of the layers of each cluster, ascending."""
-    found: dict[int, list[int]] = {}
+    """List the positions of the members of each cluster, ascending."""
+    found: dict[int, list[int]] = {label: [] for label in sorted(set(labels))}
     for position, label in enumerate(labels):
-        found.setdefault(label, []).append(position)
-    return dict(sorted(found.items()))
+        found[label].append(position)
+    return found

@@ -5,9 +5,7 @@ draw from the bank of their group; coefficients, norms and heads are a member's 
 learnt about who shares with whom. Their SSN for one net learns groups by clustering coefficients
 after a short training; that search is not here.
 
-One row of weights for each group of layers, which layers of any size read (Plummer et al. 2022).
-
-In a Shapeshifter Network a group has a bank: a flat row of weights. A layer of n weights reads as
+A bank is a flat row of weights, which layers of any size read. A layer of n weights reads as
 many templates of n weights as the bank has room for, eight at most, and sums them with coefficients
 of its own. A layer larger than its bank reads a smaller weight and stretches it bilinearly. Banks
 divide the budget by the sizes of their groups; a layer that is alone in its group owns its weight.
@@ -30,10 +28,9 @@ from torch.nn import functional as F
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.superweights.bank import WeightBank
+from tuneparts.methods.superweights.bank import BankMembers, WeightBank
 from tuneparts.methods.superweights.clusters import Layer, depth_bins, largest_member, layers_of
 from tuneparts.methods.superweights.config import MAX_TEMPLATES, SsnConfig
-from tuneparts.methods.superweights.members import BankMembers
 from tuneparts.methods.superweights.similarity import Labels, members_of
 from tuneparts.training.learner import Context
 from tuneparts.training.members import NetMembersLearner
@@ -61,33 +58,20 @@ def bank_sizes(layers: Sequence[Layer], labels: Labels, budget: int) -> list[int
     The released code rounds to the nearest weight and can exceed the budget by a few; this rounds
     down.
 
-    Args:
-        layers: the layers of all members.
-        labels: group of each layer.
-        budget: weights of all banks together.
-
-    Raises:
-        ConfigError: The layers that are alone in their groups leave nothing to the others.
-
     Example:
         >>> layers = [Layer(0, name, "linear", 4, 3, ()) for name in "abc"]
         >>> bank_sizes(layers, [0, 0, 1], budget=30)  # 12 for the last layer, which is alone
         [18, 12]
     """
-    groups = list(members_of(labels).values())
-    sizes = [sum(layers[p].size for p in positions) for positions in groups]
-    is_alone = [len(positions) == 1 for positions in groups]
-    left = budget - sum(size for size, alone in zip(sizes, is_alone, strict=True) if alone)
-    shared = sum(sizes) - (budget - left)
-    found = [
-        size if alone else size * left // shared
-        for size, alone in zip(sizes, is_alone, strict=True)
-    ]
+    groups = [[layers[p].size for p in positions] for positions in members_of(labels).values()]
+    alone = sum(sizes[0] for sizes in groups if len(sizes) == 1)
+    left, shared = budget - alone, sum(map(sum, groups)) - alone
+    found = [own[0] if len(own) == 1 else sum(own) * left // shared for own in groups]
     if left < 0 or min(found) < 1:
         raise ConfigError(
             f"every one of {len(groups)} groups must have weights, and a layer that is alone in "
-            f"its group has its own, {budget - left} in all, but the budget is {budget}. Raise it, "
-            "or use fewer groups."
+            f"its group has its own, {alone} in all, but the budget is {budget}. Raise it, or use "
+            "fewer groups."
         )
     return found
 
@@ -95,30 +79,24 @@ def bank_sizes(layers: Sequence[Layer], labels: Labels, budget: int) -> list[int
 def readings(
     layers: Sequence[Layer], size: int, max_templates: int = MAX_TEMPLATES
 ) -> list[Reading]:
-    """Find what each layer of a group reads of its bank, as the released code does.
+    """Find what each layer of a group reads of its bank of P weights, as the released code does.
 
     Layers that read equally many weights read one stretch of the bank after another, and begin
     again at its start where it ends. The most common shape is placed first.
-
-    Args:
-        layers: of one group.
-        size: P.
-        max_templates: most templates of a layer.
 
     Example:
         >>> layers = [Layer(0, name, "linear", 4, 3, ()) for name in "ab"]
         >>> [(one.start, one.num_templates) for one in readings(layers, 25)]
         [(0, 2), (0, 2)]
     """
-    shapes = [_template(layer, size, max_templates) for layer in layers]
     found: dict[int, Reading] = {}
     following: dict[int, int] = {}
     taken = 0
-    for shape, _ in Counter(layer.shape for layer in layers).most_common():
+    for shape in _common_shapes(layers):
         for position, layer in enumerate(layers):
             if layer.shape != shape:
                 continue
-            count, rows, columns = shapes[position]
+            count, rows, columns = _template(layer, size, max_templates)
             length = count * rows * columns
             if length not in following:
                 first = math.ceil(taken / length)
@@ -130,6 +108,11 @@ def readings(
             following[length] += 1
             found[position] = Reading(start, count, rows, columns)
     return [found[position] for position in range(len(layers))]
+
+
+def _common_shapes(layers: Sequence[Layer]) -> list[tuple[int, ...]]:
+    """List the shapes of layers, the most common one first."""
+    return [shape for shape, _ in Counter(layer.shape for layer in layers).most_common()]
 
 
 def _template(layer: Layer, size: int, max_templates: int) -> tuple[int, int, int]:
@@ -151,13 +134,6 @@ def _template(layer: Layer, size: int, max_templates: int) -> tuple[int, int, in
 
 class FlatBank(WeightBank):
     """The parameters of a Shapeshifter Network: a bank for each group, and coefficients.
-
-    Args:
-        layers: the layers of all members.
-        labels: group of each layer.
-        budget: weights of all banks together.
-        max_templates: most templates of a layer.
-        generator: source of the initial values, on the CPU.
 
     Example:
         >>> layers = [Layer(member, "fc", "linear", 4, 3, ()) for member in (0, 1)]
@@ -188,12 +164,14 @@ class FlatBank(WeightBank):
             found = readings(own, sizes[group], max_templates if len(own) > 1 else 1)
             self._readings |= {p: (group, one) for p, one in zip(positions, found, strict=True)}
             banks.append(_initial(own, found, sizes[group], generator))
-            for alike in _mixing(own, found):
-                alpha_RK = torch.empty(len(alike), found[alike[0]].num_templates)
+            alike: dict[tuple[int, int], list[int]] = {}  # by member and number of templates
+            for position, layer, one in zip(positions, own, found, strict=True):
+                if one.num_templates > 1:
+                    alike.setdefault((layer.member, one.num_templates), []).append(position)
+            for (_, num_templates), places in alike.items():
+                alpha_RK = torch.empty(len(places), num_templates)
                 nn.init.orthogonal_(alpha_RK, generator=generator)
-                self._rows |= {
-                    positions[i]: (len(coefficients), row) for row, i in enumerate(alike)
-                }
+                self._rows |= {p: (len(coefficients), row) for row, p in enumerate(places)}
                 coefficients.append(alpha_RK)
         self.banks_P = nn.ParameterList(banks)
         self.coefficients_RK = nn.ParameterList(coefficients)
@@ -209,29 +187,19 @@ class FlatBank(WeightBank):
         return len(self._rows)
 
     def compose(self) -> list[Tensor]:
-        return [self._weight(position, layer) for position, layer in enumerate(self.layers)]
-
-    def _weight(self, position: int, layer: Layer) -> Tensor:
-        group, one = self._readings[position]
-        part = self.banks_P[group][one.start : one.start + one.length]
-        if position in self._rows:
-            matrix, row = self._rows[position]
-            part = self.coefficients_RK[matrix][row] @ part.view(one.num_templates, -1)
-        weight_OC = part.view(1, 1, one.rows, one.columns)
-        whole = [layer.num_out, layer.fan_in]
-        if [one.rows, one.columns] != whole:
-            weight_OC = F.interpolate(weight_OC, whole, mode="bilinear", align_corners=False)
-        weight: Tensor = weight_OC.reshape(layer.shape)
-        return weight
-
-
-def _mixing(layers: Sequence[Layer], found: Sequence[Reading]) -> list[list[int]]:
-    """List the layers with several templates, by member and number of templates."""
-    alike: dict[tuple[int, int], list[int]] = {}
-    for position, (layer, one) in enumerate(zip(layers, found, strict=True)):
-        if one.num_templates > 1:
-            alike.setdefault((layer.member, one.num_templates), []).append(position)
-    return list(alike.values())
+        weights = []
+        for position, layer in enumerate(self.layers):
+            group, one = self._readings[position]
+            part = self.banks_P[group][one.start : one.start + one.length]
+            if position in self._rows:
+                matrix, row = self._rows[position]
+                part = self.coefficients_RK[matrix][row] @ part.view(one.num_templates, -1)
+            weight_OC = part.view(1, 1, one.rows, one.columns)
+            whole = [layer.num_out, layer.fan_in]
+            if [one.rows, one.columns] != whole:
+                weight_OC = F.interpolate(weight_OC, whole, mode="bilinear", align_corners=False)
+            weights.append(weight_OC.reshape(layer.shape))
+        return weights
 
 
 def _initial(
@@ -243,8 +211,7 @@ def _initial(
     """
     widest = max(layer.fan_in for layer in layers)
     std_P = torch.full((size,), math.sqrt(2 / widest))
-    common = [shape for shape, _ in Counter(layer.shape for layer in layers).most_common()]
-    for shape in reversed(common):
+    for shape in reversed(_common_shapes(layers)):
         for layer, one in zip(layers, found, strict=True):
             if layer.shape == shape and layer.size <= size:
                 std_P[one.start : one.start + one.length] = math.sqrt(2 / layer.fan_in)
