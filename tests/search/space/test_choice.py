@@ -99,9 +99,9 @@ def test_optuna_draws_the_same_tree_and_is_told_what_it_drew(dim) -> None:
         trial = study.ask()
         value = dim.suggest("o", lambda name, dist, trial=trial: suggested(trial, name, dist))
         assert dim.contains(value)
-        told = dict(parameters({"o": dim}, {"o": value}))
-        assert {name: parameter for name, (parameter, _) in told.items()} == trial.params
-        assert {name: dist for name, (_, dist) in told.items()} == trial.distributions
+        assert parameters({"o": dim}, {"o": value}) == trial.params
+        told = {leaf.name: leaf.dimension.distribution() for leaf in dim.leaves("o", value)}
+        assert told == trial.distributions
         labels.append(dim.label(value))
     assert len(set(labels)) == len(dim.options)
 

@@ -17,8 +17,7 @@ from tuneparts.search.algorithms.base import (
 )
 from tuneparts.search.algorithms.halving import Asha, Hyperband, SuccessiveHalving
 from tuneparts.search.algorithms.pbt import Pbt
-from tuneparts.search.algorithms.pruned import Pruned
-from tuneparts.search.algorithms.sampler import Optuna, OptunaSearch, Sampled, Tpe
+from tuneparts.search.algorithms.sampler import Optuna, OptunaSearch, Pruned, Sampled, Tpe
 
 __all__ = [
     "Algorithm",

@@ -1,7 +1,4 @@
-"""Population-based training (Jaderberg et al. 2017).
-
-Its two decisions, `exploit` and `explore`, are pure functions below the class that uses them.
-"""
+"""Population-based training (Jaderberg et al. 2017)."""
 
 import dataclasses
 import math
@@ -51,9 +48,8 @@ class Pbt(Algorithm):
         steps = self.num_rounds * arm.config.interval
         if arm.config.passes % steps:
             raise ValueError(
-                "a round of the population is a whole number of intervals: "
-                f"`passes % (num_rounds * interval) == 0` must hold, but got "
-                f"{arm.config.passes} % {steps}"
+                f"`passes` = {arm.config.passes}: a round is a whole number of intervals, so "
+                f"`passes % (num_rounds * interval) == 0` must hold, but that is {steps}"
             )
 
     def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
@@ -71,12 +67,8 @@ class Pbt(Algorithm):
             scores = {i: results[one.trial].score(metric) for i, one in segments.items()}
             if not any(map(math.isfinite, scores.values())):
                 return
-            donors = exploit(
-                scores,
-                quantile=self.quantile,
-                better=metric.better,
-                rng=numpy_generator(seed, "exploit", arm.name, number),
-            )
+            exploiting = numpy_generator(seed, "exploit", arm.name, number)
+            donors = exploit(scores, quantile=self.quantile, better=metric.better, rng=exploiting)
             rng = numpy_generator(seed, "explore", arm.name, number)
             copied = {i: values[donors[i]] for i in sorted(donors)}
             values |= {i: self._explored(arm, donor, rng) for i, donor in copied.items()}
@@ -84,9 +76,17 @@ class Pbt(Algorithm):
     def _explored(
         self, arm: "Arm", donor: Mapping[str, Value], rng: np.random.Generator
     ) -> dict[str, Value]:
-        """A donor's values varied to what the constraint allows; as they are where that is none."""
+        """A donor's values, each perturbed or drawn anew, so that the constraint allows them.
+
+        They stay as they are where it allows none.
+        """
         for _ in range(draws.TRIED):
-            values = explore(donor, arm.space, resample=self.resample, rng=rng)
+            values = {
+                path: dim.sample(rng)
+                if rng.random() < self.resample
+                else dim.perturb(donor[path], rng)
+                for path, dim in arm.space.items()
+            }
             if draws.allows(arm, values):
                 return values
         return dict(donor)
@@ -99,13 +99,10 @@ def exploit(
     better: Callable[[float, float], bool],
     rng: np.random.Generator,
 ) -> dict[int, int]:
-    """Choose for each of the worst trials one of the best to copy (Jaderberg et al. 2017).
+    """Choose for each of the worst trials one of the best to copy: index -> that of its donor.
 
     Ties are broken by index. A trial without a finite score, such as one that failed, is among
     the worst, however many there are, and is never copied from.
-
-    Returns:
-        Index of the trial that copies -> index of its donor.
     """
     sign = -1.0 if better(1.0, 0.0) else 1.0
     broken = sorted(i for i, score in scores.items() if not math.isfinite(score))
@@ -116,17 +113,3 @@ def exploit(
         return {}
     worst = {*(ranked + broken)[-count:], *broken}
     return {loser: best[int(rng.integers(len(best)))] for loser in sorted(worst)}
-
-
-def explore(
-    values: Mapping[str, Value],
-    space: Mapping[str, Dimension],
-    *,
-    resample: float,
-    rng: np.random.Generator,
-) -> dict[str, Value]:
-    """Vary a donor's values: each is perturbed, or drawn anew with probability `resample`."""
-    return {
-        path: dim.sample(rng) if rng.random() < resample else dim.perturb(values[path], rng)
-        for path, dim in space.items()
-    }
