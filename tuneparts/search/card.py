@@ -25,7 +25,7 @@ from tuneparts.search.journal import stops
 if TYPE_CHECKING:
     from tuneparts.search.arm import Arm
     from tuneparts.search.runs import Run
-    from tuneparts.search.space.dimension import Dimension
+    from tuneparts.search.space import Dimension
     from tuneparts.search.spec import Search
 
 UNTIL_DECIDED = "added until decided:"

@@ -23,14 +23,11 @@ MOST_DRAWS = 100_000
 """Draws after which a trial gives up; with one in `TRIED` allowed that does not happen."""
 
 
-def sample(arm: "Arm", rng: np.random.Generator, fixed: Mapping[str, Value] = {}) -> dict[str, Any]:
-    """Draw values that the constraint allows, beside some that are given; others are redrawn."""
-    return _allowed(arm, rng, MOST_DRAWS, fixed)
-
-
-def _allowed(
-    arm: "Arm", rng: np.random.Generator, most: int, fixed: Mapping[str, Value] = {}
+def sample(
+    arm: "Arm", rng: np.random.Generator, fixed: Mapping[str, Value] = {}, most: int | None = None
 ) -> dict[str, Any]:
+    """Draw values that the constraint allows, beside some that are given; others are redrawn."""
+    most = most or MOST_DRAWS
     for _ in range(most):
         values = {path: dim.sample(rng) for path, dim in arm.space.items()} | dict(fixed)
         if allows(arm, values):
@@ -51,70 +48,58 @@ def allows(arm: "Arm", values: Mapping[str, Value]) -> bool:
         found = constraint(config)
     except Exception as error:
         raise ConfigError(
-            f"a constraint answers for every config of the space, but `{arm.constraint}` of "
-            f"`{arm.name}` raised {type(error).__name__}: {error} at {dict(values)!r:.200}. Let it "
-            "return False for what it cannot judge."
+            f"`{arm.constraint}` of `{arm.name}` raised {type(error).__name__}: {error} at "
+            f"{dict(values)!r:.200}. Let it return False for what it cannot judge."
         ) from error
     if isinstance(found, bool | np.bool_):
         return bool(found)
     if isinstance(found, int | float | np.number) and not math.isnan(found):
         return bool(found <= 0)
     raise ConfigError(
-        "a constraint returns True where a config is allowed, or a number that is at most 0 there, "
-        f"but `{arm.constraint}` of `{arm.name}` returned {found!r:.100}."
+        f"`{arm.constraint}` of `{arm.name}` returned {found!r:.100}: it must be True where a "
+        "config is allowed, or a number that is at most 0 there."
     )
 
 
 def check(arm: "Arm") -> None:
-    """Refuse a space that does not fit the config, points outside of it, and one that is empty.
-
-    Raises:
-        ConfigError: With what is wrong and how to mend it.
-    """
+    """Refuse a space that does not fit the config, points outside of it, and one that is empty."""
     if not arm.space:
         return
     for number, given in enumerate(arm.points):
-        _check_point(arm, number, given)
+        for path, value in given.items():
+            if path not in arm.space:
+                raise ConfigError(
+                    f"point {number} of `{arm.name}` has {path}, which is no dimension of its "
+                    f"space. Dimensions: {', '.join(arm.space)}."
+                )
+            if not arm.space[path].contains(value):
+                words = arm.space[path].model_dump(mode="json", exclude={"kind"})
+                raise ConfigError(
+                    f"point {number} of `{arm.name}` has {value!r:.100} at `{path}`, outside of "
+                    f"{type(arm.space[path]).__name__} {words!s:.300}."
+                )
     rng = numpy_generator(0, "validate a space")
-    base = _allowed(arm, rng, TRIED)
-    arm.config.replaced(arm.of_config(base))
+    base = sample(arm, rng, most=TRIED)
+    tried = [base]
     for path, dim in arm.space.items():
-        for value in dim.examples(rng):
-            values = {**base, path: value}
-            if allows(arm, values):
-                arm.config.replaced(arm.of_config(values))
+        examples = ({**base, path: value} for value in dim.examples(rng))
+        tried += [values for values in examples if allows(arm, values)]
     for number, given in enumerate(arm.points):
-        values = {**base, **given}
-        if set(given) == set(arm.space) and not allows(arm, values):
+        tried.append({**base, **given})
+        if set(given) == set(arm.space) and not allows(arm, given):
             raise ConfigError(
                 f"point {number} of `{arm.name}`, {given!r:.200}: `{arm.constraint}` does not "
                 "allow it. Leave the point out."
             )
+    for values in tried:
         arm.config.replaced(arm.of_config(values))
 
 
-def _check_point(arm: "Arm", number: int, given: Mapping[str, Value]) -> None:
-    for path, value in given.items():
-        if path not in arm.space:
-            raise ConfigError(
-                f"point {number} of `{arm.name}` has {path}, which is no dimension of its space. "
-                f"Dimensions: {', '.join(arm.space)}."
-            )
-        if not arm.space[path].contains(value):
-            words = arm.space[path].model_dump(mode="json", exclude={"kind"})
-            raise ConfigError(
-                f"point {number} of `{arm.name}` has {value!r:.100} at `{path}`, outside of "
-                f"{type(arm.space[path]).__name__} {words!s:.300}. Move the point, or widen the "
-                "dimension."
-            )
-
-
 def at(config: Mapping[str, Any], path: str) -> Any:
-    """What a config as plain values has at a dotted path; None if it has nothing there."""
-    node: Any = config
-    if path.startswith("data."):
-        # There the paths into the search's data are kept whole.
+    """What a trial's config has at a dotted path; None if it has nothing there."""
+    if path.startswith("data."):  # the paths into the search's data are kept whole
         return config.get("data", {}).get(path.removeprefix("data."))
+    node: Any = config
     for part in path.split("."):
         node = node.get(part) if isinstance(node, Mapping) else None
     return node
