@@ -47,8 +47,7 @@ class Resources(Config):
     def _check_gpus(cls, gpus: float) -> float:
         if gpus > 1:
             raise ValueError(
-                f"resources.gpus = {gpus:g}: a trial runs on one GPU or a share of one; set it to "
-                "at most 1"
+                f"resources.gpus = {gpus:g}: a trial runs on one GPU or a share of one"
             )
         return gpus
 
@@ -144,55 +143,42 @@ class Arm(Config):
     @model_validator(mode="after")
     def _check_arm(self) -> "Arm":
         catalog.check(self.config)
+        name, algorithm = self.name, self.algorithm.kind
         if isinstance(self.algorithm, Fixed) == bool(self.space):
             raise ValueError(
-                f"an arm has a space exactly when its algorithm draws from one, but `{self.name}` "
-                f"has algorithm `{self.algorithm.kind}` and {len(self.space)} dimensions"
+                f"an arm has a space exactly when its algorithm draws from one, but `{name}` has "
+                f"algorithm `{algorithm}` and {len(self.space)} dimensions"
             )
         if self.follows is not None and type(self.algorithm) is not Fixed:
-            raise ValueError(f"`{self.name}` follows `{self.follows}`, so it cannot search itself")
+            raise ValueError(f"`{name}` follows `{self.follows}`, so it cannot search itself")
         if self.follows is None and (self.fresh_seed or self.adopts != "hypers"):
             raise ValueError(
-                f"`fresh_seed` and `adopts` are about the arm that an arm follows, but "
-                f"`{self.name}` follows none"
+                f"`fresh_seed` and `adopts` are about a leader, but `{name}` follows none"
             )
         if self.packed > 1 and not self.config.can_be_packed:
             raise ValueError(
-                f"`packed` = {self.packed} of `{self.name}`: only trials of the method `standard` "
-                f"are packed, and this is `{self.config.model_dump()['method']}`; leave it out"
+                f"`packed` = {self.packed} of `{name}`: only trials of the method `standard` are "
+                f"packed, and this is `{self.config.model_dump()['method']}`; leave it out"
             )
         refuse_packed_runtime(self)
-        self._check_first()
+        if (self.points or self.constraint) and not self.space:
+            raise ValueError(f"`points` and `constraint` are about a space, but `{name}` has none")
+        if self.points and not self.algorithm.takes_points:
+            raise ValueError(f"algorithm `{algorithm}` of `{name}` draws none; leave `points` out")
+        varied = [path.removeprefix(DATA) for path in self.space if path.startswith(DATA)]
+        if self.has_variants and DATA_KEY in type(self.config).model_fields:
+            raise ValueError(
+                f"the config of `{name}` has a field `data` itself, so its arm cannot vary that of "
+                f"the search: {', '.join(varied or self.data)}"
+            )
+        if doubled := sorted(set(varied) & set(self.data)):
+            raise ValueError(f"`{name}` varies {doubled} of the data and sets them: it does both")
         # A draw that does not fit the config is refused now, and not in a worker an hour later.
         # One that is read from a run was tried when the run began: reading calls nothing.
         if not is_read.get():
             draws.check(self)
             self.algorithm.check(self)
         return self
-
-    def _check_first(self) -> None:
-        """Refuse points or a constraint where nothing is drawn, or not by us."""
-        given = [name for name in ("points", "constraint") if getattr(self, name)]
-        if given and not self.space:
-            raise ValueError(
-                f"`{given[0]}` is about a space, but `{self.name}` has none; leave it out"
-            )
-        if self.points and not self.algorithm.takes_points:
-            raise ValueError(
-                f"points are tried before others are drawn, but algorithm "
-                f"`{self.algorithm.kind}` of `{self.name}` draws none; leave `points` out"
-            )
-        varied = [path for path in self.space if path.startswith(DATA)]
-        if self.has_variants and DATA_KEY in type(self.config).model_fields:
-            raise ValueError(
-                f"the config of `{self.name}` has a field `data` itself, so its arm cannot vary "
-                f"that of the search: {', '.join(varied or self.data)}"
-            )
-        doubled = sorted({path.removeprefix(DATA) for path in varied} & set(self.data))
-        if doubled:
-            raise ValueError(
-                f"a field of the data is varied or set, but `{self.name}` does both with {doubled}"
-            )
 
     @property
     def trials_per_seed(self) -> int:
@@ -216,9 +202,7 @@ class Arm(Config):
         assert self.constraint is not None
         found = import_path.find(self.constraint)
         if not callable(found):
-            raise ConfigError(
-                f"`constraint` = `{self.constraint}` is {found!r:.100}, not a function of a config."
-            )
+            raise ConfigError(f"`{self.constraint}` is {found!r:.100}, not a function of a config.")
         return found  # type: ignore[no-any-return]
 
     @staticmethod
@@ -228,12 +212,8 @@ class Arm(Config):
 
     def of_data(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """What the data of a trial has other than that of the search: path -> value."""
-        varied = {
-            path.removeprefix(DATA): value
-            for path, value in values.items()
-            if path.startswith(DATA)
-        }
-        return {**self.data, **varied}
+        varied = {path: value for path, value in values.items() if path.startswith(DATA)}
+        return {**self.data, **{path.removeprefix(DATA): value for path, value in varied.items()}}
 
     @property
     def has_variants(self) -> bool:
@@ -244,18 +224,15 @@ class Arm(Config):
         """All changes to the search's data that trials of this arm can have."""
         targets = [p for p in (*self.space, *self.data) if p.removeprefix(DATA) == "target"]
         if targets:
-            raise ValueError(
-                f"arms predict the same thing, but `{self.name}` has another target of its own; "
-                "make it a search of its own"
-            )
+            raise ValueError(f"arms predict the same thing, but `{self.name}` has another target")
         grids = {p: dim.grid() for p, dim in self.space.items() if p.startswith(DATA)}
         loose = [path for path, grid in grids.items() if not grid]
         number = math.prod(len(grid or ()) for grid in grids.values())
         if loose or number > _MOST_TASKS:
             raise ValueError(
-                "every variant of the data is loaded before anything runs, at most "
-                f"{_MOST_TASKS} of them, but `{self.name}` varies {', '.join(loose or grids)} "
-                f"over {'a range' if loose else number}; take a Choice of few values"
+                f"`{self.name}` varies {', '.join(loose or grids)} over "
+                f"{'a range' if loose else number}; take a Choice of few values: all variants of "
+                f"the data are loaded, at most {_MOST_TASKS}"
             )
         for values in itertools.product(*(grid or () for grid in grids.values())):
             yield self.of_data(dict(zip(grids, values, strict=True)))
@@ -267,11 +244,6 @@ class ArmSeeds:
 
     A replicate draws everything anew, so that an interval over replicates is about the method and
     not about one split of one data set (Bouthillier et al. 2021).
-
-    Example:
-        >>> seeds = ArmSeeds("none", draws_data=True)
-        >>> seeds.data(3), seeds.init(3)
-        (3, 3)
     """
 
     arm: str
@@ -298,19 +270,11 @@ def method_config(config: Mapping[str, Any]) -> MethodConfig:
 
 
 def variant_name(changes: Mapping[str, Value]) -> str:
-    """What a variant of the data is called: its changes, in one order.
-
-    Example:
-        >>> variant_name({"rotated": False, "num_train": 50})
-        '{"num_train": 50, "rotated": false}'
-    """
+    """What a variant of the data is called: its changes, in one order."""
     return json.dumps(changes, sort_keys=True)
 
 
 def refuse_packed_runtime(arm: Arm) -> None:
     """Raise for an arm whose trials are packed and have a runtime too."""
     if arm.packed > 1 and arm.config.runtime is not None:
-        raise ValueError(
-            f"a pack computes as torch does by itself, but `{arm.name}` has a `runtime`; leave "
-            "that out, or its `packed`"
-        )
+        raise ValueError(f"`{arm.name}` has a `runtime`, which a pack has not; leave out `packed`")
