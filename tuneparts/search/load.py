@@ -23,8 +23,11 @@ from tuneparts.search import code
 if TYPE_CHECKING:  # a listing can do without
     from tuneparts.search.spec import Search
 
-
 _SCALES = ("smoke", "cpu", "paper")
+_PARTS = {"algorithm", "resources", "at_once", "max_failures", "packed"}
+"""Parts of an arm, beside its config, that can be changed on the command line."""
+_WHOLE = ("stop", "runtime")
+"""Parts of a search that can be changed for all arms at once."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def find(name: str) -> Path:
     """Find the file of a search by its name or path."""
     if name.endswith(".py"):
         if not Path(name).is_file():
-            raise ConfigError(f"a path must lead to a search file, but there is none at {name}.")
+            raise ConfigError(f"{name}: there is none; a path must lead to a search file.")
         return Path(name)
     known = {file.name: file.path for file in available()}
     if name not in known:
@@ -111,13 +114,12 @@ def load(
         with _by_line(path):
             search = module.search(Scale(scale), **keywords)
         if not isinstance(search, Search):
-            raise ConfigError(
-                f"`search(scale)` of {path} must return a Search, not {type(search)}."
-            )
-        rest = [one for one in changes if one.partition("=")[0] not in keywords]
-        found = _changed(search, trials=trials, seeds=seeds, arms=arms, changes=rest)
-        getattr(module, "check", lambda _: None)(found)
-        return found
+            raise ConfigError(f"`search(scale)` of {path} returned {type(search)}, not a Search.")
+        changes = [one for one in changes if one.partition("=")[0] not in keywords]
+        if arms is not None or seeds is not None or trials is not None or changes:
+            search = _changed(search, trials=trials, seeds=seeds, arms=arms, changes=changes)
+        getattr(module, "check", lambda _: None)(search)
+        return search
 
 
 def check(
@@ -203,13 +205,16 @@ def _changed(
     changes: Sequence[str],
 ) -> "Search":
     """A search with what was changed on the command line."""
-    if arms is None and seeds is None and trials is None and not changes:
-        return search
     tree = search.model_dump(mode="json")
     if arms is not None:
-        tree["arms"] = _chosen(tree["arms"], arms)
-        names = {arm["name"] for arm in tree["arms"]}
-        if not set(tree["compare"]) <= names:  # the contrast of an arm that was left out
+        leaders = {arm.name: arm.follows for arm in search.arms}
+        names = list(arms)
+        for name in names:
+            if name not in leaders:
+                raise UnknownNameError("arm", name, leaders)
+            names += filter(None, [leaders[name]])  # and the arms that they follow
+        tree["arms"] = [arm for arm in tree["arms"] if arm["name"] in names]
+        if not set(tree["compare"]) <= set(names):  # the contrast of an arm that was left out
             del tree["compare"], tree["answer"]
         tree["references"] = [name for name in tree["references"] if name in names]
     if seeds is not None:
@@ -226,8 +231,18 @@ def _changed(
 
 
 def _module(path: Path) -> Any:
-    """Import a search file under its own name, by which workers import what it defines."""
-    name = path.stem if _is_free(path) else f"tuneparts_search_{path.stem}"
+    """Import a search file under its own name, by which workers import what it defines.
+
+    It has another name where it would hide a module. A script may have imported the file itself;
+    then it is imported anew, for it may have changed.
+    """
+    name = path.stem
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file is None or Path(file).resolve() != path.resolve():
+        installed = [sysconfig.get_path(home) for home in ("purelib", "platlib")]
+        is_taken = "." in name or name in {*sys.stdlib_module_names, *sys.modules}
+        if is_taken or importlib.machinery.PathFinder.find_spec(name, installed) is not None:
+            name = f"tuneparts_search_{name}"
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     assert spec is not None
     assert spec.loader is not None
@@ -247,42 +262,15 @@ def _module(path: Path) -> Any:
     return module
 
 
-def _is_free(path: Path) -> bool:
-    """Whether a file can be imported by its name without hiding another module of that name.
-
-    A script may have imported the file itself; then it is imported anew, for it may have changed.
-    """
-    name = path.stem
-    file = getattr(sys.modules.get(name), "__file__", None)
-    if file is not None and Path(file).resolve() == path.resolve():
-        return True
-    if "." in name or name in {*sys.stdlib_module_names, *sys.modules}:
-        return False
-    installed = [sysconfig.get_path(home) for home in ("purelib", "platlib")]
-    return importlib.machinery.PathFinder.find_spec(name, installed) is None
-
-
 def question(path: Path) -> str:
     """The first paragraph of a search file; one bad file must not hide the others."""
     try:
         text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
-        if isinstance(error, SyntaxError):
-            return f"(cannot be read: line {error.lineno}: {error.msg})"
+    except SyntaxError as error:
+        return f"(cannot be read: line {error.lineno}: {error.msg})"
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
         return f"(cannot be read: {type(error).__name__}: {error})"
     return text.partition("\n\n")[0].replace("\n", " ")
-
-
-def _chosen(arms: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """The named arms and their leaders, in the file's order."""
-    known = {arm["name"]: arm for arm in arms}
-    wanted = list(names)
-    for name in wanted:
-        if name not in known:
-            raise UnknownNameError("arm", name, known)
-        if known[name]["follows"] is not None:
-            wanted.append(known[name]["follows"])
-    return [arm for arm in arms if arm["name"] in wanted]
 
 
 def _given_value(text: str) -> Any:
@@ -313,25 +301,20 @@ def parse_change(text: str) -> tuple[str, str, Any]:
     return owner, path, _given_value(value)
 
 
-_PARTS = {"algorithm", "resources", "at_once", "max_failures", "packed"}
-"""Parts of an arm, beside its config, that can be changed on the command line."""
-_WHOLE = ("stop", "runtime")
-"""Parts of a search that can be changed for all arms at once."""
-
-
 def _apply(tree: dict[str, Any], change: str) -> None:
     """Apply one change: to the data, the limits of the search, or an arm."""
     owner, path, value = parse_change(change)
-    arms = {arm["name"]: arm["config"] for arm in tree["arms"]}
-    owners = {**({} if tree["data"] is None else {"data": tree["data"]}), **arms}
+    arms = {arm["name"]: arm for arm in tree["arms"]}
+    owners = {name: arm["config"] for name, arm in arms.items()}
+    if tree["data"] is not None:
+        owners.setdefault("data", tree["data"])
     if owner in _WHOLE and owner not in arms:
         owners[owner] = tree[owner] = tree.get(owner) or {}
     if owner not in owners:
         raise UnknownNameError("arm", owner, [*owners, *_WHOLE])
-    node = owners[owner]
-    head = path.partition(".")[0]
+    node, head = owners[owner], path.partition(".")[0]
     if owner in arms and head in _PARTS and head not in node:
-        node = next(arm for arm in tree["arms"] if arm["name"] == owner)
+        node = arms[owner]
     *parents, leaf = path.split(".")
     for parent in parents:
         if not isinstance(node.get(parent), dict):
@@ -339,5 +322,5 @@ def _apply(tree: dict[str, Any], change: str) -> None:
         node = node[parent]
     node[leaf] = value
     if path == "passes" and owner in arms:
-        arm = next(a for a in tree["arms"] if a["name"] == owner)
+        arm = arms[owner]
         arm["budget_note"] = arm["budget_note"] or f"passes set to {value} on the command line"

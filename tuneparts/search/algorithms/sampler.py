@@ -173,7 +173,7 @@ class Optuna(Sampled):
 
     def make_sampler(self, arm: "Arm", seed: int) -> "optuna.samplers.BaseSampler":
         own = derive(seed, self.sampler, arm.name) % 2**32
-        return _made("sampler", self.sampler, self.options, own)  # type: ignore[no-any-return]
+        return _made("sampler", self.sampler, self.options, own)
 
 
 class OptunaSearch(Sampled):
@@ -198,7 +198,7 @@ class Tpe(OptunaSearch):
 
     def sampler(self, arm: "Arm", seed: int) -> "optuna.samplers.BaseSampler":
         own, options = derive(seed, "tpe", arm.name) % 2**32, {"n_startup_trials": self.num_startup}
-        return _made("sampler", "tpe", options, own)  # type: ignore[no-any-return]
+        return _made("sampler", "tpe", options, own)
 
 
 class Pruned(Timed):
