@@ -33,8 +33,16 @@ def check(search: Search) -> None:
         >>> check(load.load("rotated_digits", scale="smoke"))
     """
     for arm in search.arms:
-        if search.objectives and arm.algorithm.is_adaptive:
-            _try_objectives(arm, search)
+        if not search.objectives or not arm.algorithm.is_adaptive:
+            continue
+        try:  # not every sampler takes several objectives
+            next(arm.algorithm.front_proposals(arm, search.seeds_of(arm)[0], search.all_objectives))
+        except (ValueError, NotImplementedError) as error:
+            raise ConfigError(
+                f"the algorithm of `{arm.name}` weighs the objectives "
+                f"{', '.join(search.objectives)}, but it says: {error} Take `nsgaii` or `tpe`, or "
+                "search by one metric."
+            ) from error
     draw = search.data_draws()[0]
     variants = search.load_variants(draw)
     has_own_data = search.data is not None and search.data.is_own
@@ -53,13 +61,7 @@ def check(search: Search) -> None:
 def check_data(search: Search, task: Task | None, variants: Mapping[str, Task]) -> None:
     """Ask every method whether it can run here, and learn from data that was loaded.
 
-    Args:
-        search: the resolved search.
-        task: its data; None where it is not loaded yet, which executors do.
-        variants: `search.load_variants` of the first draw.
-
-    Raises:
-        ConfigError: An arm cannot run, or does not fit the data.
+    `task` is None where executors are yet to load it; `variants` are those of the first draw.
     """
     for arm in search.arms:
         arm.config.check(copies_state=arm.algorithm.replaces_failed)
@@ -75,17 +77,6 @@ def _drawn(arm: Arm) -> Any:
     return arm.config.replaced(arm.of_config(values))
 
 
-def _try_objectives(arm: Arm, search: Search) -> None:
-    """Let the algorithm propose its first trials; not every sampler takes several objectives."""
-    try:
-        next(arm.algorithm.front_proposals(arm, search.seeds_of(arm)[0], search.all_objectives))
-    except (ValueError, NotImplementedError) as error:
-        raise ConfigError(
-            f"the algorithm of `{arm.name}` weighs the objectives {', '.join(search.objectives)}, "
-            f"but it says: {error} Take `nsgaii` or `tpe`, or search by one metric."
-        ) from error
-
-
 def _check_variants(arm: Arm, metric: str, variants: Mapping[str, Task]) -> None:
     """Refuse data that an arm cannot learn from, and scores that do not compare."""
     parts: dict[str, str] = {}
@@ -97,9 +88,9 @@ def _check_variants(arm: Arm, metric: str, variants: Mapping[str, Task]) -> None
     if len(parts) > 1:
         one, other, *_ = parts.values()
         raise ConfigError(
-            f"trials of `{arm.name}` are compared by {metric}, so a dimension over the data leaves "
-            f"validation and test examples as they are, but they differ between {one} and {other}. "
-            "Vary `data.num_train`, or give each variant an arm of its own: `Arm(data={...})`."
+            f"trials of `{arm.name}` are compared by {metric} on validation and test examples, but "
+            f"they differ between {one} and {other}. Vary `data.num_train`, or give each variant "
+            "an arm of its own: `Arm(data={...})`."
         )
 
 

@@ -37,12 +37,9 @@ def extended(
 ) -> tuple[Search, tuple[str, ...]]:
     """Add to a search; what would change trials that it has is refused.
 
-    Args:
-        search: as it was.
-        trials: how many trials each searching arm has in all, or those of some arms by name.
-        seeds: replicates that every arm gets besides those it has.
-        arms: to be added; one that the search has already is left out.
-        only: arms that get the seeds, with those they follow; all when empty.
+    `trials` is how many trials each searching arm has in all, or those of some arms by name.
+    `seeds` are replicates that every arm gets besides those it has, or the arms in `only` with
+    those they follow. An arm that the search has already is not added again.
 
     Returns:
         The search that has grown, and a sentence for each thing that is new.
@@ -110,11 +107,9 @@ class Retry:
 def retry_failed(search: Search, journal: Path, storage: str) -> Retry:
     """Void the ends of the trials that failed, so that they run when the run goes on.
 
-    The caller holds the lock of the run, whose file `journal.jsonl` and storage of checkpoints are
-    given.
+    The caller holds the lock of the run.
     """
-    opened = Journal(journal)
-    try:
+    with closing(Journal(journal)) as opened:
         plan = Plan(search, opened)
         ends = {trial: record.end for trial, record in opened.trials.items()}
         failed = [t for t, end in ends.items() if end is not None and end.outcome == "failed"]
@@ -123,8 +118,6 @@ def retry_failed(search: Search, journal: Path, storage: str) -> Retry:
         for trial in retried:
             store.forget_hangs(trial)
             opened.append(TrialRetried(trial, time.time()))
-    finally:
-        opened.close()
     return Retry(retried, tuple(trial for trial in failed if trial not in retried))
 
 

@@ -9,7 +9,6 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,15 +29,6 @@ _WHOLE = ("stop", "runtime")
 """Parts of a search that can be changed for all arms at once."""
 
 
-@dataclass(frozen=True)
-class SearchFile:
-    """A search that can be run by its name."""
-
-    name: str
-    question: str
-    path: Path
-
-
 def folders() -> list[Path]:
     """List the folders with search files: `searches` here, then beside or inside the package."""
     package = Path(tuneparts.__file__).parent
@@ -46,14 +36,14 @@ def folders() -> list[Path]:
     return [place for place in places if place.is_dir()]
 
 
-def available() -> list[SearchFile]:
-    """List all search files without running them; of two with one name the first folder's."""
-    found: dict[str, SearchFile] = {}
+def available() -> dict[str, Path]:
+    """Name -> path of all search files; of two with one name the first folder's."""
+    found: dict[str, Path] = {}
     for folder in folders():
         for path in sorted(folder.glob("*.py")):
-            if path.stem not in found and not path.stem.startswith("_") and path.is_file():
-                found[path.stem] = SearchFile(path.stem, question(path), path)
-    return [found[name] for name in sorted(found)]
+            if not path.stem.startswith("_") and path.is_file():
+                found.setdefault(path.stem, path)
+    return dict(sorted(found.items()))
 
 
 def find(name: str) -> Path:
@@ -62,7 +52,7 @@ def find(name: str) -> Path:
         if not Path(name).is_file():
             raise ConfigError(f"{name}: there is none; a path must lead to a search file.")
         return Path(name)
-    known = {file.name: file.path for file in available()}
+    known = available()
     if name not in known:
         raise UnknownNameError("search", name, known)
     hidden = [place / f"{name}.py" for place in folders() if (place / f"{name}.py").is_file()]
@@ -180,11 +170,8 @@ def _shown(file: Path) -> str:
 
 def _keywords(function: Callable[..., Any], changes: Sequence[str]) -> dict[str, Any]:
     """What changes without a dot say for the keywords of a search file's function."""
-    known = [
-        name
-        for name, one in inspect.signature(function).parameters.items()
-        if one.kind is inspect.Parameter.KEYWORD_ONLY
-    ]
+    taken = inspect.signature(function).parameters.values()
+    known = [one.name for one in taken if one.kind is inspect.Parameter.KEYWORD_ONLY]
     found = {}
     for change in changes:
         name, equals, text = change.partition("=")
@@ -192,7 +179,7 @@ def _keywords(function: Callable[..., Any], changes: Sequence[str]) -> dict[str,
             continue
         if name not in known:
             raise UnknownNameError("keyword of the search", name, known)
-        found[name] = _given_value(text)
+        found[name] = _value(text)
     return found
 
 
@@ -226,8 +213,31 @@ def _changed(
             algorithm = search.arm(arm["name"]).algorithm.with_trials(trials)
             arm["algorithm"] = algorithm.model_dump(mode="json")
     for change in changes:
-        _apply(tree, change)
+        _apply(tree, *parse_change(change))
     return parse(type(search), tree)
+
+
+def _apply(tree: dict[str, Any], owner: str, path: str, value: Any) -> None:
+    """Apply one change: to the data, the limits of the search, or an arm."""
+    arms = {arm["name"]: arm for arm in tree["arms"]}
+    owners = {name: arm["config"] for name, arm in arms.items()}
+    if tree["data"] is not None:
+        owners.setdefault("data", tree["data"])
+    if owner in _WHOLE and owner not in arms:
+        owners[owner] = tree[owner] = tree.get(owner) or {}
+    if owner not in owners:
+        raise UnknownNameError("arm", owner, [*owners, *_WHOLE])
+    node, (*parents, leaf) = owners[owner], path.split(".")
+    head = path.partition(".")[0]
+    if owner in arms and head in _PARTS and head not in node:
+        node = arms[owner]
+    for parent in parents:
+        if not isinstance(node.get(parent), dict):
+            node[parent] = {}
+        node = node[parent]
+    node[leaf] = value
+    if path == "passes" and owner in arms and not arms[owner]["budget_note"]:
+        arms[owner]["budget_note"] = f"passes set to {value} on the command line"
 
 
 def _module(path: Path) -> Any:
@@ -273,19 +283,10 @@ def question(path: Path) -> str:
     return text.partition("\n\n")[0].replace("\n", " ")
 
 
-def _given_value(text: str) -> Any:
-    """A value typed on the command line: JSON where it can be, text where not."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-
-
 def parse_change(text: str) -> tuple[str, str, Any]:
     """Read what `--set` takes, `OWNER.FIELD=VALUE`, as owner, dotted path and value.
 
-    The owner is an arm, or the method that `fit` trains; or `data`, `stop` or `runtime` of a
-    search.
+    The owner is an arm, or the method that `fit` trains; or `data`, `stop` or `runtime`.
 
     Example:
         >>> parse_change("tpe.algorithm.window=5")
@@ -298,29 +299,12 @@ def parse_change(text: str) -> tuple[str, str, Any]:
             "a change reads `ARM.FIELD=VALUE`, `data.FIELD=VALUE`, `stop.FIELD=VALUE` or "
             f"`runtime.FIELD=VALUE`, but got `{text}`."
         )
-    return owner, path, _given_value(value)
+    return owner, path, _value(value)
 
 
-def _apply(tree: dict[str, Any], change: str) -> None:
-    """Apply one change: to the data, the limits of the search, or an arm."""
-    owner, path, value = parse_change(change)
-    arms = {arm["name"]: arm for arm in tree["arms"]}
-    owners = {name: arm["config"] for name, arm in arms.items()}
-    if tree["data"] is not None:
-        owners.setdefault("data", tree["data"])
-    if owner in _WHOLE and owner not in arms:
-        owners[owner] = tree[owner] = tree.get(owner) or {}
-    if owner not in owners:
-        raise UnknownNameError("arm", owner, [*owners, *_WHOLE])
-    node, head = owners[owner], path.partition(".")[0]
-    if owner in arms and head in _PARTS and head not in node:
-        node = arms[owner]
-    *parents, leaf = path.split(".")
-    for parent in parents:
-        if not isinstance(node.get(parent), dict):
-            node[parent] = {}
-        node = node[parent]
-    node[leaf] = value
-    if path == "passes" and owner in arms:
-        arm = arms[owner]
-        arm["budget_note"] = arm["budget_note"] or f"passes set to {value} on the command line"
+def _value(text: str) -> Any:
+    """A value typed on the command line: JSON where it can be, text where not."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
