@@ -11,8 +11,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.core.schema import Metric, lookup
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.search import draws
-from tuneparts.search.algorithms import Proposals, draw, whole_trial
-from tuneparts.search.algorithms.base import GridSearch, RandomSearch
+from tuneparts.search.algorithms.base import GridSearch, Proposals, RandomSearch, draw, whole_trial
 from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
 from tuneparts.search.algorithms.sampler import Tpe

@@ -15,7 +15,7 @@ from tuneparts.executors import execute
 from tuneparts.executors.worker import TrialSetting, trial_data
 from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.search import data_record, runs
-from tuneparts.search.algorithms import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.arm import Arm
 from tuneparts.search.card import RunCard
 from tuneparts.search.events import TrialId

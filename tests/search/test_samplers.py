@@ -9,7 +9,7 @@ import pytest
 from tests.search.test_algorithms import ACCURACY, NLL, batches, scrambled, values, with_failures
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.core.seeding import derive
-from tuneparts.search.algorithms import Optuna, Tpe
+from tuneparts.search.algorithms.sampler import Optuna, Tpe
 from tuneparts.search.arm import Arm
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.testing import AlgorithmContract

@@ -193,7 +193,7 @@ def fitted(search: "Search", place: Place) -> "Search":
     Each replicate of an arm gets its share of the room; a cluster is asked what it has. A search
     that says so itself, or whose algorithms do not ask, is returned as it is.
     """
-    from tuneparts.search.algorithms import Sampled
+    from tuneparts.search.algorithms.sampler import Sampled
 
     own = {arm.name: arm.algorithm for arm in search.arms}
     asking = {n: it for n, it in own.items() if isinstance(it, Sampled) and it.window is None}

@@ -16,7 +16,7 @@ from tuneparts.core.config import Config, parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods import catalog
 from tuneparts.search import draws
-from tuneparts.search.algorithms import Algorithm, Cost, Fixed
+from tuneparts.search.algorithms.base import Algorithm, Cost, Fixed
 from tuneparts.search.space import Dimension, Value, plain
 from tuneparts.training.config import MethodConfig
 
@@ -57,7 +57,7 @@ class Arm(Config):
 
     Example:
         >>> from tuneparts.methods.baselines.config import StandardConfig
-        >>> from tuneparts.search.algorithms import RandomSearch
+        >>> from tuneparts.search.algorithms.base import RandomSearch
         >>> from tuneparts.search.space import Uniform
         >>> arm = Arm(
         ...     name="random",

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.search.algorithms import Algorithm
+from tuneparts.search.algorithms.base import Algorithm
 from tuneparts.search.arm import Arm
 from tuneparts.search.checkpoints import CheckpointStore
 from tuneparts.search.events import TrialId, TrialRetried, TrialStarted

@@ -470,10 +470,12 @@ class Choice(Dimension):
         return CategoricalDistribution([label for label, _ in self._labelled()])
 
     def encoded(self, value: Value) -> Any:
-        return self.label(value)
+        """What Optuna and figures call the option of a value."""
+        here = self.option_of(value)
+        return None if here is None else self._labelled()[here][0]
 
     def shown(self, value: Value) -> Any:
-        label = self.label(value)
+        label = self.encoded(value)
         return label if _is_number(label) else str(label)
 
     def suggest(self, name: str, ask: _Ask) -> Value:
@@ -502,11 +504,6 @@ class Choice(Dimension):
         """
         value = plain(value)
         return next((i for i, one in enumerate(self._options()) if _fits(one, value)), None)
-
-    def label(self, value: Value) -> Any:
-        """What Optuna and figures call the option of a value."""
-        here = self.option_of(value)
-        return None if here is None else self._labelled()[here][0]
 
     def _options(self) -> tuple[Any, ...]:
         return tuple(self.options.values() if isinstance(self.options, dict) else self.options)

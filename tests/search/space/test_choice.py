@@ -78,7 +78,7 @@ def test_a_nested_choice_survives_json_draws_from_all_and_contains_its_draws(dim
 
 def test_a_part_of_a_config_may_have_more_fields_than_the_option() -> None:
     whole = OptimiserConfig(kind="sgd", lr=0.1, momentum=0.5).model_dump(mode="json")
-    assert NESTED.label(whole) == "sgd"
+    assert NESTED.encoded(whole) == "sgd"
     assert {leaf.name: leaf.value for leaf in NESTED.leaves("o", whole)} | {"o": 0} == {
         "o": 0, "o[sgd].lr": 0.1, "o[sgd].momentum": 0.5,
     }  # fmt: skip
@@ -102,7 +102,7 @@ def test_optuna_draws_the_same_tree_and_is_told_what_it_drew(dim) -> None:
         assert parameters({"o": dim}, {"o": value}) == trial.params
         told = {leaf.name: leaf.dimension.distribution() for leaf in dim.leaves("o", value)}
         assert told == trial.distributions
-        labels.append(dim.label(value))
+        labels.append(dim.encoded(value))
     assert len(set(labels)) == len(dim.options)
 
 

@@ -57,15 +57,16 @@ class _Rungs(Algorithm):
         return rungs(self.min_passes, self.reduction, arm.config.passes)
 
 
-class Hyperband(_Rungs):
-    """Successive halving in brackets that start at different rungs, side by side (Li et al. 2018).
+class SuccessiveHalving(_Rungs):
+    """Trials compete at rungs: the best 1/r of each, by the scores of all of it, continue.
 
-    Many trials start at the lowest rung, and few with the whole budget, where early scores mislead.
-    The trials of all brackets are shared out as by Li et al. (2018).
+    A trial waits at a rung until the scores that are missing cannot change whether it continues.
+    `Asha` waits less, and lets more trials pass.
+
+    Example:
+        >>> list(sizes(64, reduction=4, num_rungs=4))
+        [64, 16, 4, 1]
     """
-
-    reduction: int = Field(default=3, ge=2)
-    """Reduction factor r, as of successive halving."""
 
     def cost(self, arm: "Arm") -> Cost:
         spent = 0
@@ -120,32 +121,25 @@ class Hyperband(_Rungs):
 
     def _brackets(self, arm: "Arm") -> list[tuple[range, list[int]]]:
         """List the brackets that have trials: their numbers, and the rungs that they pass."""
-        levels = self._levels(arm)
-        counts = bracket_sizes(self.num_trials, len(levels), self.reduction)
-        ends = itertools.accumulate(counts)
-        return [
-            (range(end - count, end), levels[number:])
-            for number, (count, end) in enumerate(zip(counts, ends, strict=True))
-            if count
-        ]
+        return [(range(self.num_trials), self._levels(arm))]
 
 
-class SuccessiveHalving(Hyperband):
-    """Trials compete at rungs: the best 1/r of each, by the scores of all of it, continue.
+class Hyperband(SuccessiveHalving):
+    """Successive halving in brackets that start at different rungs, side by side (Li et al. 2018).
 
-    A trial waits at a rung until the scores that are missing cannot change whether it continues.
-    `Asha` waits less, and lets more trials pass.
-
-    Example:
-        >>> list(sizes(64, reduction=4, num_rungs=4))
-        [64, 16, 4, 1]
+    Many trials start at the lowest rung, and few with the whole budget, where early scores mislead.
+    The trials of all brackets are shared out as by Li et al. (2018).
     """
 
-    reduction: int = Field(default=4, ge=2)
-    """Reduction factor r: the best 1/r of a rung continue, to a rung r times longer."""
+    reduction: int = Field(default=3, ge=2)
+    """Reduction factor r, as of successive halving."""
 
     def _brackets(self, arm: "Arm") -> list[tuple[range, list[int]]]:
-        return [(range(self.num_trials), self._levels(arm))]
+        levels = self._levels(arm)
+        counts = bracket_sizes(self.num_trials, len(levels), self.reduction)
+        starts = itertools.accumulate(counts, initial=0)
+        found = zip(starts, counts, range(len(levels)), strict=False)
+        return [(range(first, first + n), levels[rung:]) for first, n, rung in found if n]
 
 
 class Asha(_Rungs, Timed):
