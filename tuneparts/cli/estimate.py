@@ -44,7 +44,7 @@ def _seconds_per_pass(arm: Arm, context: Any) -> float:
 
     clock = time.process_time if context.device.type == "cpu" else time.perf_counter
     values = draws.sample(arm, numpy_generator(0, "measure"))  # the config may lack what they give
-    config, _ = arm.config.replaced(arm.of_config(values)).measurable()
+    config, _ = arm.config_at(values).measurable()
     short, long = 2, 6
     times = []
     for length in (short, short, long):  # the first one warms up

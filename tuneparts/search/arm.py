@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, SerializeAsAny, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
 from tuneparts.core import import_path, seeding
 from tuneparts.core.config import Config, parse
@@ -28,6 +28,7 @@ DATA_KEY = "data"
 _LEAVE_TEST_DATA = ("num_train", "standardise")
 """Fields of the data that leave validation and test examples as they are."""
 is_read: ContextVar[bool] = ContextVar("is an arm read from a run?", default=False)
+_Dimension: TypeAlias = Annotated[SerializeAsAny[Dimension], BeforeValidator(Dimension.made_from)]
 _MOST_TASKS = 32
 """Variants of the data that an arm may have: all of them are held in memory."""
 
@@ -72,12 +73,12 @@ class Arm(Config):
     name: str = Field(pattern=NAME)
     config: SerializeAsAny[MethodConfig]
     """The method's config. The space varies some of its fields; the others are as they stand."""
-    algorithm: SerializeAsAny[Algorithm] = Fixed()
+    algorithm: Annotated[SerializeAsAny[Algorithm], BeforeValidator(Algorithm.made_from)] = Fixed()
     """Any `Algorithm`, our own or not."""
-    space: dict[str, SerializeAsAny[Dimension]] = Field(default_factory=dict)
+    space: dict[str, _Dimension] = Field(default_factory=dict)
     """Dotted path of a field of the config (`optimiser.lr`), or of the search's data
     (`data.num_train`) -> its distribution."""
-    points: tuple[dict[str, Any], ...] = ()
+    points: tuple[dict[str, Annotated[Any, BeforeValidator(plain)]], ...] = ()
     """What is tried first: path -> value. A point may leave out dimensions, which are drawn."""
     constraint: str | None = None
     """A function of one's own, by itself or by its import path. It is called with the config of a
@@ -112,28 +113,6 @@ class Arm(Config):
             # A method of an installed package has a name, and its import path is one too.
             return parse(found, {**value, "method": found.model_fields["method"].default})
         return value
-
-    @field_validator("algorithm", mode="before")
-    @classmethod
-    def _parse_algorithm(cls, value: Any) -> Any:
-        return Algorithm.made_from(value)
-
-    @field_validator("space", mode="before")
-    @classmethod
-    def _parse_space(cls, value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        return {path: Dimension.made_from(dim) for path, dim in value.items()}
-
-    @field_validator("points", mode="before")
-    @classmethod
-    def _parse_points(cls, value: Any) -> Any:
-        if not isinstance(value, list | tuple):
-            return value
-        return tuple(
-            {str(path): plain(it) for path, it in one.items()} if isinstance(one, Mapping) else one
-            for one in value
-        )
 
     @field_validator("constraint", mode="before")
     @classmethod
@@ -205,10 +184,10 @@ class Arm(Config):
             raise ConfigError(f"`{self.constraint}` is {found!r:.100}, not a function of a config.")
         return found  # type: ignore[no-any-return]
 
-    @staticmethod
-    def of_config(values: Mapping[str, Value]) -> dict[str, Value]:
-        """Those of a trial's values that its method's config has."""
-        return {path: value for path, value in values.items() if not path.startswith(DATA)}
+    def config_at(self, values: Mapping[str, Value]) -> MethodConfig:
+        """The config of a trial at these values; those of the data are left out."""
+        own = {path: value for path, value in values.items() if not path.startswith(DATA)}
+        return self.config.replaced(own)
 
     def of_data(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """What the data of a trial has other than that of the search: path -> value."""

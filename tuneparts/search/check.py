@@ -73,8 +73,7 @@ def check_data(search: Search, task: Task | None, variants: Mapping[str, Task]) 
 
 def _drawn(arm: Arm) -> Any:
     """A config of the arm at a draw, for it may lack what the space gives."""
-    values = draws.sample(arm, numpy_generator(0, "try a config"))
-    return arm.config.replaced(arm.of_config(values))
+    return arm.config_at(draws.sample(arm, numpy_generator(0, "try a config")))
 
 
 def _check_variants(arm: Arm, metric: str, variants: Mapping[str, Task]) -> None:

@@ -43,7 +43,7 @@ def allows(arm: "Arm", values: Mapping[str, Value]) -> bool:
     """Whether the constraint of an arm allows these values; without one, always."""
     if arm.constraint is None:
         return True
-    config, constraint = arm.config.replaced(arm.of_config(values)), arm.constraint_function
+    config, constraint = arm.config_at(values), arm.constraint_function
     try:
         found = constraint(config)
     except Exception as error:
@@ -92,7 +92,7 @@ def check(arm: "Arm") -> None:
                 "allow it. Leave the point out."
             )
     for values in tried:
-        arm.config.replaced(arm.of_config(values))
+        arm.config_at(values)
 
 
 def at(config: Mapping[str, Any], path: str) -> Any:

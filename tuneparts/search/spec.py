@@ -7,9 +7,9 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, SerializeAsAny, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
 from tuneparts.core import schema
 from tuneparts.core.config import Config, differing
@@ -67,7 +67,7 @@ class Search(Config):
     objectives: tuple[str, ...] = ()
     """Several metrics to weigh against each other, such as `("val/accuracy", "size/parameters")`;
     the first is the selection metric, and none is of test data. Empty for one metric."""
-    selection: SerializeAsAny[Selection] = Best()
+    selection: Annotated[SerializeAsAny[Selection], BeforeValidator(Selection.made_from)] = Best()
     """Which trial of a replicate stands for it: `Best` by the metric, or the best `Within`
     limits."""
     metric: str = Field(default_factory=_usual_metric)
@@ -120,11 +120,6 @@ class Search(Config):
     @classmethod
     def _parse_data(cls, value: Any) -> Any:
         return {"name": value} if callable(value) or isinstance(value, str) else value
-
-    @field_validator("selection", mode="before")
-    @classmethod
-    def _parse_selection(cls, value: Any) -> Any:
-        return Selection.made_from(value)
 
     @model_validator(mode="after")
     def _check_search(self) -> "Search":

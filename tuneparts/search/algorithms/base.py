@@ -241,7 +241,7 @@ def whole_trial(arm: "Arm", *, seed: int, index: int, values: Mapping[str, Any])
             f"`{arm.algorithm.kind}` proposed {dict(values)!r:.200}, which the constraint of "
             f"`{arm.name}` does not allow. Let it draw again where `draws.allows` says no."
         )
-    config, changes = arm.config.replaced(arm.of_config(values)), arm.of_data(values)
+    config, changes = arm.config_at(values), arm.of_data(values)
     return Segment(
         trial=TrialId(arm.name, seed, index),
         config=config.model_dump(mode="json") | ({"data": changes} if changes else {}),
