@@ -10,7 +10,6 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.schema import Metric, lookup
 from tuneparts.core.seeding import numpy_generator
-from tuneparts.search import draws
 from tuneparts.search.algorithms.base import GridSearch, Proposals, RandomSearch, draw, whole_trial
 from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
@@ -173,9 +172,9 @@ def test_what_cannot_be_meant_is_refused_before_anything_runs(fields, law: str) 
 
 
 def test_a_rare_allowed_draw_is_found_and_none_at_all_is_said(monkeypatch) -> None:
-    monkeypatch.setattr(draws, "TRIED", 20_000)
+    monkeypatch.setattr("tuneparts.search.arm._TRIED", 20_000)
     one = arm(constraint=almost_nowhere, algorithm=RandomSearch(num_trials=1))
     assert draw(one, 0, 0)["x"] <= 0.101
-    monkeypatch.setattr(draws, "MOST_DRAWS", 3)
+    monkeypatch.setattr("tuneparts.search.arm._MOST_DRAWS", 3)
     with pytest.raises(ConfigError, match="none of 3 draws"):
         draw(one, 0, 1)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias
 
+import numpy as np
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
 from tuneparts.core import import_path, seeding
 from tuneparts.core.config import Config, parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods import catalog
-from tuneparts.search import draws
 from tuneparts.search.algorithms.base import Algorithm, Cost, Fixed
 from tuneparts.search.space import Dimension, Value, plain
 from tuneparts.training.config import MethodConfig
@@ -29,6 +29,10 @@ _LEAVE_TEST_DATA = ("num_train", "standardise")
 """Fields of the data that leave validation and test examples as they are."""
 is_read: ContextVar[bool] = ContextVar("is an arm read from a run?", default=False)
 _Dimension: TypeAlias = Annotated[SerializeAsAny[Dimension], BeforeValidator(Dimension.made_from)]
+_TRIED = 1000
+"""Draws of which one must be allowed, or the space is taken for empty."""
+_MOST_DRAWS = 100_000
+"""Draws after which a trial gives up; with one in `_TRIED` allowed that does not happen."""
 _MOST_TASKS = 32
 """Variants of the data that an arm may have: all of them are held in memory."""
 
@@ -155,9 +159,43 @@ class Arm(Config):
         # A draw that does not fit the config is refused now, and not in a worker an hour later.
         # One that is read from a run was tried when the run began: reading calls nothing.
         if not is_read.get():
-            draws.check(self)
+            self._check_points()
+            self._check_draws()
             self.algorithm.check(self)
         return self
+
+    def _check_points(self) -> None:
+        for number, given in enumerate(self.points):
+            for path, value in given.items():
+                if path not in self.space:
+                    raise ConfigError(
+                        f"point {number} of `{self.name}` has {path}, which is no dimension of its "
+                        f"space. Dimensions: {', '.join(self.space)}."
+                    )
+                if not self.space[path].contains(value):
+                    words = self.space[path].model_dump(mode="json", exclude={"kind"})
+                    raise ConfigError(
+                        f"point {number} of `{self.name}` has {value!r:.100} at `{path}`, outside "
+                        f"of {type(self.space[path]).__name__} {words!s:.300}."
+                    )
+
+    def _check_draws(self) -> None:
+        """Refuse a space that does not fit the config, or is empty, and points not allowed."""
+        rng = seeding.numpy_generator(0, "validate a space")
+        base = self.sample(rng, most=_TRIED)
+        tried = [base]
+        for path, dim in self.space.items():
+            examples = ({**base, path: value} for value in dim.examples(rng))
+            tried += filter(self.allows, examples)
+        for number, given in enumerate(self.points):
+            tried.append({**base, **given})
+            if set(given) == set(self.space) and not self.allows(given):
+                raise ConfigError(
+                    f"point {number} of `{self.name}`, {given!r:.200}: `{self.constraint}` does "
+                    "not allow it. Leave the point out."
+                )
+        for values in tried:
+            self.config_at(values)
 
     @property
     def trials_per_seed(self) -> int:
@@ -176,13 +214,51 @@ class Arm(Config):
         return ", ".join(f"{path}={value}" for path, value in sorted(changes.items()))
 
     @cached_property
-    def constraint_function(self) -> Callable[..., Any]:
-        """What the constraint names."""
+    def _constraint(self) -> Callable[..., Any]:
         assert self.constraint is not None
         found = import_path.find(self.constraint)
         if not callable(found):
             raise ConfigError(f"`{self.constraint}` is {found!r:.100}, not a function of a config.")
         return found  # type: ignore[no-any-return]
+
+    def sample(
+        self, rng: np.random.Generator, fixed: Mapping[str, Value] = {}, most: int | None = None
+    ) -> dict[str, Value]:
+        """Draw values that the constraint allows, beside some that are given; others are redrawn.
+
+        Nothing but the generator decides, so a draw does not depend on how many trials there are.
+        """
+        most = most or _MOST_DRAWS
+        for _ in range(most):
+            values = {path: dim.sample(rng) for path, dim in self.space.items()} | dict(fixed)
+            if self.allows(values):
+                return values
+        raise ConfigError(
+            f"`{self.constraint}` of `{self.name}`: it allows none of {most:,} draws from the "
+            "space. Narrow the space to where it allows some, or mend the constraint; a number "
+            "that it returns is at most 0 where a config is allowed."
+        )
+
+    def allows(self, values: Mapping[str, Value]) -> bool:
+        """Whether the constraint allows these values; without one, always."""
+        if self.constraint is None:
+            return True
+        config, constraint = self.config_at(values), self._constraint
+        try:
+            found = constraint(config)
+        except Exception as error:
+            raise ConfigError(
+                f"`{self.constraint}` of `{self.name}` raised {type(error).__name__}: {error} at "
+                f"{dict(values)!r:.200}. Let it return False for what it cannot judge."
+            ) from error
+        if isinstance(found, bool | np.bool_):
+            return bool(found)
+        if isinstance(found, int | float | np.number) and not math.isnan(found):
+            return bool(found <= 0)
+        raise ConfigError(
+            f"`{self.constraint}` of `{self.name}` returned {found!r:.100}: it must be True where "
+            "a config is allowed, or a number that is at most 0 there."
+        )
 
     def config_at(self, values: Mapping[str, Value]) -> MethodConfig:
         """The config of a trial at these values; those of the data are left out."""
@@ -257,3 +333,13 @@ def refuse_packed_runtime(arm: Arm) -> None:
     """Raise for an arm whose trials are packed and have a runtime too."""
     if arm.packed > 1 and arm.config.runtime is not None:
         raise ValueError(f"`{arm.name}` has a `runtime`, which a pack has not; leave out `packed`")
+
+
+def at(config: Mapping[str, Any], path: str) -> Any:
+    """What a trial's config has at a dotted path; None if it has nothing there."""
+    if path.startswith("data."):  # the paths into the search's data are kept whole
+        return config.get("data", {}).get(path.removeprefix("data."))
+    node: Any = config
+    for part in path.split("."):
+        node = node.get(part) if isinstance(node, Mapping) else None
+    return node

@@ -9,7 +9,6 @@ from tuneparts.core.errors import ConfigError, TunepartsError
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.data.task import Task, part_digest
 from tuneparts.models import check_own_nets, own_nets
-from tuneparts.search import draws
 from tuneparts.search.arm import Arm, variant_name
 from tuneparts.search.spec import Search
 from tuneparts.training.config import SupervisedConfig
@@ -73,7 +72,7 @@ def check_data(search: Search, task: Task | None, variants: Mapping[str, Task]) 
 
 def _drawn(arm: Arm) -> Any:
     """A config of the arm at a draw, for it may lack what the space gives."""
-    return arm.config_at(draws.sample(arm, numpy_generator(0, "try a config")))
+    return arm.config_at(arm.sample(numpy_generator(0, "try a config")))
 
 
 def _check_variants(arm: Arm, metric: str, variants: Mapping[str, Task]) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pandas as pd
 
 from tuneparts.core import redaction, schema
-from tuneparts.search.draws import at
+from tuneparts.search.arm import at
 from tuneparts.search.events import TrialId
 from tuneparts.search.state import RunState, TrialRecord
 

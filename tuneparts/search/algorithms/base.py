@@ -20,7 +20,6 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.core.registry import Named, Registry
 from tuneparts.core.schema import Metric
 from tuneparts.core.seeding import numpy_generator
-from tuneparts.search import draws
 from tuneparts.search.events import TrialId
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import MOST_IN_GRID, Dimension, Value
@@ -217,13 +216,13 @@ class GridSearch(Algorithm):
     def _combinations(self, arm: "Arm") -> list[dict[str, Value]]:
         grids = itertools.product(*(dim.grid() or () for dim in arm.space.values()))
         found = (dict(zip(arm.space, values, strict=True)) for values in grids)
-        return [values for values in found if draws.allows(arm, values)]
+        return [values for values in found if arm.allows(values)]
 
 
 def draw(arm: "Arm", seed: int, index: int) -> dict[str, Value]:
     """Draw the values of one random trial; the first trials are at the points of the arm."""
     rng = numpy_generator(seed, "space", arm.name, index)
-    return draws.sample(arm, rng, arm.points[index] if index < len(arm.points) else {})
+    return arm.sample(rng, arm.points[index] if index < len(arm.points) else {})
 
 
 def drawn_trials(arm: "Arm", seed: int, indices: range) -> list[Segment]:
@@ -236,10 +235,10 @@ def whole_trial(arm: "Arm", *, seed: int, index: int, values: Mapping[str, Any])
 
     Values are what it has at dotted paths into the config, or with `data.` into the data.
     """
-    if not draws.allows(arm, values):
+    if not arm.allows(values):
         raise ConfigError(
             f"`{arm.algorithm.kind}` proposed {dict(values)!r:.200}, which the constraint of "
-            f"`{arm.name}` does not allow. Let it draw again where `draws.allows` says no."
+            f"`{arm.name}` does not allow. Let it draw again where `arm.allows` says no."
         )
     config, changes = arm.config_at(values), arm.of_data(values)
     return Segment(

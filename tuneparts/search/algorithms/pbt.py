@@ -10,7 +10,6 @@ from pydantic import Field
 
 from tuneparts.core.schema import Metric
 from tuneparts.core.seeding import numpy_generator
-from tuneparts.search import draws
 from tuneparts.search.algorithms.base import Algorithm, Cost, Proposals, draw, stretch, whole_trial
 from tuneparts.search.events import TrialId
 from tuneparts.search.segment import Batch
@@ -18,6 +17,10 @@ from tuneparts.search.space import Dimension, Value
 
 if TYPE_CHECKING:  # an arm holds an algorithm
     from tuneparts.search.arm import Arm
+
+
+_MOST_EXPLORED = 1000
+"""Variations of a donor's values that the constraint may refuse; then they stay as they are."""
 
 
 class Pbt(Algorithm):
@@ -80,14 +83,14 @@ class Pbt(Algorithm):
 
         They stay as they are where it allows none.
         """
-        for _ in range(draws.TRIED):
+        for _ in range(_MOST_EXPLORED):
             values = {
                 path: dim.sample(rng)
                 if rng.random() < self.resample
                 else dim.perturb(donor[path], rng)
                 for path, dim in arm.space.items()
             }
-            if draws.allows(arm, values):
+            if arm.allows(values):
                 return values
         return dict(donor)
 

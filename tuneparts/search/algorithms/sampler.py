@@ -20,7 +20,6 @@ from tuneparts.core import import_path
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.core.schema import Direction, Metric
 from tuneparts.core.seeding import derive, numpy_generator
-from tuneparts.search import draws
 from tuneparts.search.algorithms.base import Cost, Proposals, Timed, drawn_trials, whole_trial
 from tuneparts.search.algorithms.halving import judged
 from tuneparts.search.segment import ANY, Batch
@@ -313,13 +312,13 @@ def _asked(study: "optuna.Study", arm: "Arm", seed: int) -> tuple["optuna.Trial"
     for attempt in range(_MOST_ASKED + 1):
         if attempt == _MOST_ASKED:
             rng = numpy_generator(seed, "allowed", arm.name, len(study.trials))
-            study.enqueue_trial(parameters(arm.space, draws.sample(arm, rng)))
+            study.enqueue_trial(parameters(arm.space, arm.sample(rng)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about options that Optuna calls experimental
             trial = study.ask()
             ask = functools.partial(suggested, trial)
             values = {path: dim.suggest(path, ask) for path, dim in arm.space.items()}
-        if attempt == _MOST_ASKED or draws.allows(arm, values):
+        if attempt == _MOST_ASKED or arm.allows(values):
             break
         study.tell(trial, state=TrialState.FAIL)
     return trial, values
