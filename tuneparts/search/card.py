@@ -162,20 +162,18 @@ class RunCard:
 
     def arm(self, name: str) -> ArmCard:
         """The arm of this name."""
-        for arm in self.arms:
-            if arm.name == name:
-                return arm
-        raise UnknownNameError("arm", name, [arm.name for arm in self.arms])
+        arms = {arm.name: arm for arm in self.arms}
+        if name not in arms:
+            raise UnknownNameError("arm", name, arms)
+        return arms[name]
 
     def leaders(self, name: str) -> tuple[str, ...]:
         """The arms that this one rests on, nearest first."""
         chain: list[str] = []
-        leader = self.arm(name).follows
-        while leader is not None:
+        while (leader := self.arm([name, *chain][-1]).follows) is not None:
             if leader in chain:
                 raise ConfigError(f"arms follow one another in a line, but {name} in a circle.")
             chain.append(leader)
-            leader = self.arm(leader).follows
         return tuple(chain)
 
     @classmethod
@@ -291,10 +289,7 @@ def _figures(search: "Search") -> tuple[str, ...]:
 
 
 def _what(search: "Search", own: "Arm") -> str:
-    """What an arm is: its method, its algorithm, and how it differs from its like.
-
-    Two arms are alike that have one method, one algorithm, and follow the same arm or none.
-    """
+    """What an arm is: its method, its algorithm, and how it differs from the first such arm."""
     parts = [_sentence(own.config) or f"The method `{own.config.model_dump()['method']}`."]
     if own.follows is not None:
         parts.append(f"Trained at the hypers that `{own.follows}` found.")
@@ -342,14 +337,7 @@ def _difference(own: "Arm", like: "Arm") -> str:
 
 
 def _space(dimensions: Mapping[str, "Dimension"]) -> str:
-    """The dimensions of a space with where their values come from; equal ones together.
-
-    Example:
-        >>> from tuneparts.search.space import Uniform
-        >>> _space({"hypers.affine.rotation": Uniform(low=0, high=3.2), "optimiser.lr": Uniform(
-        ...     low=1e-4, high=0.1, log=True)})
-        'rotation (rad): 0 to 3.2; lr: 0.0001 to 0.1, evenly in the logarithm'
-    """
+    """The dimensions of a space with where their values come from; equal ones together."""
     names: dict[str, list[str]] = {}
     for path, dimension in dimensions.items():
         short = path.rpartition(".")[2]
@@ -373,7 +361,7 @@ def _range(dimension: "Dimension") -> str:
 
 def _nets(search: "Search") -> str:
     """The nets of the arms, each with the fields that differ from its defaults."""
-    found = {}
+    found: dict[str, None] = {}
     for config in (getattr(arm.config, "net", None) for arm in search.arms):
         if config is not None:
             own = _listed(config.model_dump(mode="json", exclude_defaults=True), but=("name",))
@@ -396,10 +384,8 @@ def _data(search: "Search", record: Mapping[str, Any] | None) -> str:
     words = ", ".join([search.data.name, *variant])
     if record is None:
         return words
-    counts = ", ".join(
-        f"{record[f'num_{part}']:,} {what}"
-        for part, what in (("train", "training"), ("val", "validation"), ("test", "test"))
-    )
+    parts = {"num_train": "training", "num_val": "validation", "num_test": "test"}
+    counts = ", ".join(f"{record[part]:,} {what}" for part, what in parts.items())
     shape = " x ".join(map(str, record["in_shape"]))
     return f"{words}; {counts} examples of {shape} numbers"
 

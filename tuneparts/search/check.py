@@ -23,10 +23,6 @@ def check(search: Search) -> None:
     is built once and tried on two examples, and a learner of its arm is built with it and trained
     not at all. A hyper of one's own is called once. Where trials are packed, a pack makes one step.
 
-    Raises:
-        ConfigError: An arm cannot run, with its name, the reason and what to do.
-        DataError: Data of one's own cannot be learnt from.
-
     Example:
         >>> from tuneparts.search import load
         >>> check(load.load("rotated_digits", scale="smoke"))
@@ -44,13 +40,11 @@ def check(search: Search) -> None:
             ) from error
     draw = search.data_draws()[0]
     variants = search.load_variants(draw)
-    has_own_data = search.data is not None and search.data.is_own
-    if not has_own_data and not any(arm.packed > 1 or _has_own(arm) for arm in search.arms):
-        check_data(search, None, variants)
-        return
-    task = search.load_data(draw=draw)
+    is_tried = search.data is not None and search.data.is_own
+    is_tried |= any(arm.packed > 1 or _has_own(arm) for arm in search.arms)
+    task = search.load_data(draw=draw) if is_tried else None
     check_data(search, task, variants)
-    for arm in search.arms:
+    for arm in search.arms if task is not None else ():
         if own_nets(arm.config):
             _try_nets(arm, task, seed=search.seeds_of(arm)[0])
         if arm.packed > 1:
@@ -128,8 +122,8 @@ def _try_nets(arm: Arm, task: Task, *, seed: int) -> None:
         config.build(Context(task=task, seed=seed, device=torch.device("cpu")))
     except Exception as error:  # whatever somebody else's code raises
         reason = f"{type(error).__name__}: {error}. Change the net, or give the arm another method."
+        reason = str(error) if isinstance(error, TunepartsError) else reason
         raise ConfigError(
             f"arm `{arm.name}` cannot train {nets} on inputs of shape {task.in_shape} "
-            f"with {task.num_outputs} outputs: "
-            f"{error if isinstance(error, TunepartsError) else reason}"
+            f"with {task.num_outputs} outputs: {reason}"
         ) from error

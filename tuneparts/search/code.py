@@ -66,16 +66,11 @@ _INSIDE = threading.local()
 
 @contextmanager
 def importable(folder: Path, *, content: str = "", afresh: bool = False) -> Iterator[None]:
-    """Put a folder on the import path.
+    """Put a folder on the import path; with `afresh` as if nothing had been imported from it.
 
-    Threads that import the same, or modules of different names, go on side by side. Where two
-    folders have a module of the same name, one thread waits for the other; what was imported from
-    a folder that is not in use is forgotten.
-
-    Args:
-        folder: where modules lie.
-        content: what they are; folders of the same content are as one. The folder when not given.
-        afresh: forget also what was imported from this folder; it may have been edited since.
+    Threads that import the same, or modules of different names, go on side by side: folders of the
+    same `content` are as one. Where two folders have a module of the same name, one thread waits
+    for the other; what was imported from a folder that is not in use is forgotten.
     """
     folder = folder.resolve()
     content = content or str(folder)
@@ -183,12 +178,7 @@ def _unpacked(archive: bytes) -> Path:
 
 
 def keep(search: "Search", folder: Path) -> Code:
-    """Copy the code that a search brings along into a folder, unless it is there already.
-
-    Raises:
-        ConfigError: It is too large to travel.
-        StorageError: It cannot be written.
-    """
+    """Copy the code that a search brings along into a folder, unless it is there already."""
     sources = [] if folder.exists() else _sources(search)
     if not folder.exists() and not sources:
         return Code()
@@ -212,12 +202,7 @@ def keep(search: "Search", folder: Path) -> Code:
 
 
 def add(parts: Iterable["BaseModel"], folder: Path) -> None:
-    """Copy what new arms of a search bring along into the folder of a run, beside what is there.
-
-    Raises:
-        ConfigError: A file of that name is there with another content, which old trials ran with.
-        StorageError: It cannot be written.
-    """
+    """Copy what new arms of a search bring along into the folder of a run, beside what is there."""
     for source in dict.fromkeys(path for part in parts for path in _sources(part)):
         for file in _files(source):
             goal = folder / file.relative_to(source.parent)
@@ -249,10 +234,7 @@ def copy(paths: list[Path], folder: Path) -> None:
 
 
 def neighbours(path: Path) -> list[Path]:
-    """Files and package folders beside a search file that it imports, also by way of each other.
-
-    Read from the import statements; nothing is run.
-    """
+    """Files and folders beside a search file that it imports, by its text; nothing is run."""
     found: dict[str, Path] = {}
     unread = [file for file in _files(path) if file.suffix == ".py"]
     while unread:

@@ -2,16 +2,6 @@
 
 Tables, figures and verdicts are made from these frames. The journal has every number of the run,
 so they do not depend on MLflow: it may be away, or have got only a part so far.
-
-Example:
-    >>> from tuneparts.search.events import Row, TrialStarted
-    >>> state, trial = RunState(), TrialId(arm="random", seed=0, index=0)
-    >>> state.apply(TrialStarted(trial, config={"method": "standard"}, time=1.0))
-    True
-    >>> state.apply(Row(trial, step=10, metrics={"val/accuracy": 0.75}, time=2.0))
-    True
-    >>> trials(state).groupby("arm")["val/accuracy"].max().to_dict()
-    {'random': 0.75}
 """
 
 import math
@@ -179,12 +169,7 @@ def _changed_numbers(record: TrialRecord, step: int) -> dict[str, float]:
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The leaves of a config by their path, joined with dots; a list is a leaf.
-
-    Example:
-        >>> flat({"net": {"name": "mlp", "widths": [8, 8]}})
-        {'net.name': 'mlp', 'net.widths': [8, 8]}
-    """
+    """The leaves of a config by their path, joined with dots; a list is a leaf."""
     leaves: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping) and value:

@@ -519,11 +519,7 @@ class Choice(Dimension):
 
 
 def plain(value: Any) -> Any:
-    """A value as a config's JSON has it, but for lists, which are tuples; dimensions stay.
-
-    Raises:
-        ValueError: It is nothing that a config can hold.
-    """
+    """A value as a config's JSON has it, but for lists, which are tuples; dimensions stay."""
     if isinstance(value, Config) and not isinstance(value, Dimension):
         value = value.model_dump()
     if isinstance(value, np.generic):

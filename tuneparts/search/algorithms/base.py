@@ -231,10 +231,7 @@ def drawn_trials(arm: "Arm", seed: int, indices: range) -> list[Segment]:
 
 
 def whole_trial(arm: "Arm", *, seed: int, index: int, values: Mapping[str, Any]) -> Segment:
-    """Make the segment that runs a trial of an arm from its start to its end.
-
-    Values are what it has at dotted paths into the config, or with `data.` into the data.
-    """
+    """Make the segment that runs a trial of an arm, at values by path, from its start to its end."""
     if not arm.allows(values):
         raise ConfigError(
             f"`{arm.algorithm.kind}` proposed {dict(values)!r:.200}, which the constraint of "
@@ -251,8 +248,5 @@ def whole_trial(arm: "Arm", *, seed: int, index: int, values: Mapping[str, Any])
 def stretch(
     whole: Segment, *, number: int, bounds: tuple[int, int], donor: TrialId | None = None
 ) -> Segment:
-    """Cut a round out of a whole trial, between two numbers of passes.
-
-    It starts from the state of a donor, when not from its own.
-    """
+    """Cut a round out of a whole trial, between two numbers of passes, from a donor's state."""
     return dataclasses.replace(whole, round=number, start=bounds[0], until=bounds[1], donor=donor)

@@ -154,10 +154,7 @@ class Asha(_Rungs, Timed):
     keeps_first_trials = True  # a trial is judged against those before it, however many come
 
     def cost(self, arm: "Arm") -> Cost:
-        """The most is every trial in full: when each is better than all before it, all pass.
-
-        Expected is the cost when scores come in no order.
-        """
+        """At most every trial runs in full; expected is the cost when scores come in no order."""
         alive, spent = float(self.num_trials), 0.0
         for start, end in itertools.pairwise([0, *self._levels(arm)]):
             spent += alive * (end - start)
