@@ -160,10 +160,8 @@ class Uniform(Dimension):
     @model_validator(mode="after")
     def _check_bounds(self) -> Self:
         low, high, step = self.low, self.high, self.step
-        if not (math.isfinite(low) and math.isfinite(high)):
-            raise ValueError(f"a range has finite ends, but got ({low}, {high})")
-        if not low < high:
-            raise ValueError(f"`low < high` must hold, but got ({low}, {high})")
+        if not -math.inf < low < high < math.inf:
+            raise ValueError(f"`low < high` must hold, both finite, but got ({low}, {high})")
         if self.log and low <= 0:
             raise ValueError(f"`low > 0` must hold for `log=True`, but got {low}")
         if self.log and step != type(self).model_fields["step"].default:

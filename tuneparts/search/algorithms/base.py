@@ -231,7 +231,7 @@ def drawn_trials(arm: "Arm", seed: int, indices: range) -> list[Segment]:
 
 
 def whole_trial(arm: "Arm", *, seed: int, index: int, values: Mapping[str, Any]) -> Segment:
-    """Make the segment that runs a trial of an arm, at values by path, from its start to its end."""
+    """Make the segment that runs a whole trial of an arm, at values by their path."""
     if not arm.allows(values):
         raise ConfigError(
             f"`{arm.algorithm.kind}` proposed {dict(values)!r:.200}, which the constraint of "

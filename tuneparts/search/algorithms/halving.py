@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from pydantic import Field
@@ -23,11 +23,9 @@ from tuneparts.search.algorithms.base import (
     drawn_trials,
     stretch,
 )
+from tuneparts.search.arm import Arm
 from tuneparts.search.events import TrialId
 from tuneparts.search.segment import ANY, Batch, Segment
-
-if TYPE_CHECKING:  # an arm holds an algorithm
-    from tuneparts.search.arm import Arm
 
 _Judge: TypeAlias = Callable[[Sequence[float], int], bool]
 """Whether a trial passes a level, given its rewards (scores where larger is better) at this level
@@ -46,14 +44,14 @@ class _Rungs(Algorithm):
     reduction: int = Field(default=4, ge=2)
     """Reduction factor r: the best 1/r of a rung continue, to a rung r times longer."""
 
-    def check(self, arm: "Arm") -> None:
+    def check(self, arm: Arm) -> None:
         if self.min_passes % arm.config.interval:
             raise ValueError(
                 f"`min_passes` = {self.min_passes}: `min_passes % interval == 0` must hold, but "
                 f"`interval` = {arm.config.interval}"
             )
 
-    def _levels(self, arm: "Arm") -> list[int]:
+    def _levels(self, arm: Arm) -> list[int]:
         return rungs(self.min_passes, self.reduction, arm.config.passes)
 
 
@@ -68,7 +66,7 @@ class SuccessiveHalving(_Rungs):
         [64, 16, 4, 1]
     """
 
-    def cost(self, arm: "Arm") -> Cost:
+    def cost(self, arm: Arm) -> Cost:
         spent = 0
         for own, levels in self._brackets(arm):
             counts = sizes(len(own), reduction=self.reduction, num_rungs=len(levels))
@@ -76,7 +74,7 @@ class SuccessiveHalving(_Rungs):
             spent += sum(map(int.__mul__, counts, lengths))
         return Cost(self.num_trials, spent, spent, arm.config.passes)
 
-    def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
+    def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
         """Run trials from rung to rung; of each the best 1/r continue, however many failed.
 
         The scores of a whole rung decide which continue, but each does as soon as the scores that
@@ -119,7 +117,7 @@ class SuccessiveHalving(_Rungs):
         if stop:
             yield Batch((), tuple(stop))
 
-    def _brackets(self, arm: "Arm") -> list[tuple[range, list[int]]]:
+    def _brackets(self, arm: Arm) -> list[tuple[range, list[int]]]:
         """List the brackets that have trials: their numbers, and the rungs that they pass."""
         return [(range(self.num_trials), self._levels(arm))]
 
@@ -134,7 +132,7 @@ class Hyperband(SuccessiveHalving):
     reduction: int = Field(default=3, ge=2)
     """Reduction factor r, as of successive halving."""
 
-    def _brackets(self, arm: "Arm") -> list[tuple[range, list[int]]]:
+    def _brackets(self, arm: Arm) -> list[tuple[range, list[int]]]:
         levels = self._levels(arm)
         counts = bracket_sizes(self.num_trials, len(levels), self.reduction)
         starts = itertools.accumulate(counts, initial=0)
@@ -153,7 +151,7 @@ class Asha(_Rungs, Timed):
 
     keeps_first_trials = True  # a trial is judged against those before it, however many come
 
-    def cost(self, arm: "Arm") -> Cost:
+    def cost(self, arm: Arm) -> Cost:
         """At most every trial runs in full; expected is the cost when scores come in no order."""
         alive, spent = float(self.num_trials), 0.0
         for start, end in itertools.pairwise([0, *self._levels(arm)]):
@@ -162,7 +160,7 @@ class Asha(_Rungs, Timed):
         passes = arm.config.passes
         return Cost(self.num_trials, self.num_trials * passes, round(spent), passes)
 
-    def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
+    def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
         trials = drawn_trials(arm, seed, range(self.num_trials))
         levels = self._levels(arm)
         judges = [Rung(self.reduction) for _ in levels[:-1]]

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import Field
@@ -11,13 +10,10 @@ from pydantic import Field
 from tuneparts.core.schema import Metric
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.search.algorithms.base import Algorithm, Cost, Proposals, draw, stretch, whole_trial
+from tuneparts.search.arm import Arm
 from tuneparts.search.events import TrialId
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Dimension, Value
-
-if TYPE_CHECKING:  # an arm holds an algorithm
-    from tuneparts.search.arm import Arm
-
 
 _MOST_EXPLORED = 1000
 """Variations of a donor's values that the constraint may refuse; then they stay as they are."""
@@ -44,10 +40,10 @@ class Pbt(Algorithm):
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
         return self.population
 
-    def cost(self, arm: "Arm") -> Cost:
+    def cost(self, arm: Arm) -> Cost:
         return dataclasses.replace(super().cost(arm), sequential=arm.config.passes)
 
-    def check(self, arm: "Arm") -> None:
+    def check(self, arm: Arm) -> None:
         steps = self.num_rounds * arm.config.interval
         if arm.config.passes % steps:
             raise ValueError(
@@ -55,7 +51,7 @@ class Pbt(Algorithm):
                 f"`passes % (num_rounds * interval) == 0` must hold, but that is {steps}"
             )
 
-    def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
+    def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
         values = {i: draw(arm, seed, i) for i in range(self.population)}
         donors: dict[int, int] = {}
         length = arm.config.passes // self.num_rounds
@@ -77,7 +73,7 @@ class Pbt(Algorithm):
             values |= {i: self._explored(arm, donor, rng) for i, donor in copied.items()}
 
     def _explored(
-        self, arm: "Arm", donor: Mapping[str, Value], rng: np.random.Generator
+        self, arm: Arm, donor: Mapping[str, Value], rng: np.random.Generator
     ) -> dict[str, Value]:
         """A donor's values, each perturbed or drawn anew, so that the constraint allows them.
 

@@ -22,15 +22,14 @@ from tuneparts.core.schema import Direction, Metric
 from tuneparts.core.seeding import derive, numpy_generator
 from tuneparts.search.algorithms.base import Cost, Proposals, Timed, drawn_trials, whole_trial
 from tuneparts.search.algorithms.halving import judged
+from tuneparts.search.arm import Arm
+from tuneparts.search.events import TrialId
 from tuneparts.search.segment import ANY, Batch
 from tuneparts.search.space import Dimension, Value
 
 if TYPE_CHECKING:  # half a second that other algorithms need not pay
     import optuna
     from optuna.trial import FrozenTrial, TrialState
-
-    from tuneparts.search.arm import Arm
-    from tuneparts.search.events import TrialId
 
 SAMPLERS = {
     "random": "RandomSampler",
@@ -88,10 +87,10 @@ class Sampled(Timed):
     it changes what is found."""
 
     @abstractmethod
-    def make_sampler(self, arm: "Arm", seed: int) -> "optuna.samplers.BaseSampler":
+    def make_sampler(self, arm: Arm, seed: int) -> "optuna.samplers.BaseSampler":
         """Make the sampler of one replicate, seeded by its arguments alone."""
 
-    def cost(self, arm: "Arm") -> Cost:
+    def cost(self, arm: Arm) -> Cost:
         rounds = math.ceil(self.num_trials / (self.window or _USUAL_WINDOW))
         return dataclasses.replace(super().cost(arm), sequential=rounds * arm.config.passes)
 
@@ -104,7 +103,7 @@ class Sampled(Timed):
         wide = max(width, min(math.ceil(_WIDER * width), self.num_trials // 3))
         return self.replaced({"window": width if self.is_free or width == 1 else wide})
 
-    def check(self, arm: "Arm") -> None:
+    def check(self, arm: Arm) -> None:
         # Asked of the class, because to call `distribution` would import Optuna.
         missing = [
             path
@@ -117,10 +116,10 @@ class Sampled(Timed):
                 "none. Define it in their class, or take another algorithm."
             )
 
-    def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
+    def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
         return self.front_proposals(arm, seed, [metric])
 
-    def front_proposals(self, arm: "Arm", seed: int, objectives: Sequence[Metric]) -> Proposals:
+    def front_proposals(self, arm: Arm, seed: int, objectives: Sequence[Metric]) -> Proposals:
         from optuna.trial import TrialState
 
         study = _study(objectives, self.make_sampler(arm, seed))
@@ -165,12 +164,12 @@ class Optuna(Sampled):
     """Arguments of the sampler, under the names that Optuna gives them. TPE is multivariate and has
     a constant liar unless they say otherwise."""
 
-    def check(self, arm: "Arm") -> None:
+    def check(self, arm: Arm) -> None:
         super().check(arm)
         if self.options or self.sampler not in SAMPLERS:  # else there is no need for Optuna yet
             self.make_sampler(arm, 0)
 
-    def make_sampler(self, arm: "Arm", seed: int) -> "optuna.samplers.BaseSampler":
+    def make_sampler(self, arm: Arm, seed: int) -> "optuna.samplers.BaseSampler":
         own = derive(seed, self.sampler, arm.name) % 2**32
         return _made("sampler", self.sampler, self.options, own)
 
@@ -179,10 +178,10 @@ class OptunaSearch(Sampled):
     """A sampler of Optuna that a subclass makes, in `sampler`."""
 
     @abstractmethod
-    def sampler(self, arm: "Arm", seed: int) -> "optuna.samplers.BaseSampler":
+    def sampler(self, arm: Arm, seed: int) -> "optuna.samplers.BaseSampler":
         """Make the sampler of one replicate, seeded by its arguments alone."""
 
-    def make_sampler(self, arm: "Arm", seed: int) -> "optuna.samplers.BaseSampler":
+    def make_sampler(self, arm: Arm, seed: int) -> "optuna.samplers.BaseSampler":
         return self.sampler(arm, seed)
 
 
@@ -195,7 +194,7 @@ class Tpe(OptunaSearch):
     num_startup: int = Field(default=10, ge=1)
     """Random trials before the estimator takes over."""
 
-    def sampler(self, arm: "Arm", seed: int) -> "optuna.samplers.BaseSampler":
+    def sampler(self, arm: Arm, seed: int) -> "optuna.samplers.BaseSampler":
         own, options = derive(seed, "tpe", arm.name) % 2**32, {"n_startup_trials": self.num_startup}
         return _made("sampler", "tpe", options, own)
 
@@ -226,10 +225,10 @@ class Pruned(Timed):
     """Arguments of the pruner, under the names that Optuna gives them: `n_startup_trials`,
     `n_warmup_steps`, `percentile`."""
 
-    def cost(self, arm: "Arm") -> Cost:
+    def cost(self, arm: Arm) -> Cost:
         return dataclasses.replace(super().cost(arm), sequential=arm.config.passes)
 
-    def check(self, arm: "Arm") -> None:
+    def check(self, arm: Arm) -> None:
         if self.every % arm.config.interval:
             raise ValueError(
                 f"`every` = {self.every}: trials are judged between intervals, so it must be a "
@@ -238,7 +237,7 @@ class Pruned(Timed):
         if self.options or self.pruner != "median":  # which needs no look into Optuna
             _made("pruner", self.pruner, self.options)
 
-    def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
+    def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
         trials = drawn_trials(arm, seed, range(self.num_trials))
         levels = [*range(self.every, arm.config.passes, self.every), arm.config.passes]
         last: dict[int, FrozenTrial] = {}
@@ -305,7 +304,7 @@ def _study(
     return optuna.create_study(directions=directions, sampler=sampler, study_name="pruned")
 
 
-def _asked(study: "optuna.Study", arm: "Arm", seed: int) -> tuple["optuna.Trial", dict[str, Value]]:
+def _asked(study: "optuna.Study", arm: Arm, seed: int) -> tuple["optuna.Trial", dict[str, Value]]:
     """Ask for the next trial and its values; what the constraint does not allow is skipped."""
     from optuna.trial import TrialState
 
@@ -357,34 +356,26 @@ def _made(
 ) -> Any:
     """Make a sampler or pruner of Optuna by its short name or import path.
 
-    One that takes a seed is given it; an option that it does not have is refused.
+    One that takes a seed is given it; that of a replicate is no option.
     """
     known = SAMPLERS if noun == "sampler" else PRUNERS
     if name not in known and ":" not in name:
         raise UnknownNameError(noun, name, known)
+    if "seed" in options:
+        raise ValueError(
+            f"options['seed']: the seed of `{name}` is that of its replicate; leave it out"
+        )
     import optuna
 
     own: Any = getattr(optuna, f"{noun}s")
     maker: Any = getattr(own, known[name]) if name in known else import_path.find(name)
-    if not callable(maker):
-        raise ValueError(
-            f"`{name}` leads to {maker!r:.100}, but a {noun} is made by a class or a function"
-        )
-    taken = inspect.signature(maker).parameters
-    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values())
-    for option in () if takes_all else options:
-        if option == "seed":
-            raise ValueError(
-                f"options['seed']: the seed of `{name}` is that of its replicate; leave it out"
-            )
-        if option not in taken:
-            others = [one for one in taken if one != "seed"]
-            raise UnknownNameError(f"option of the {noun} `{name}`", option, others)
-    given = {} if seed is None or "seed" not in taken else {"seed": seed}
+    given = {**_OURS.get(name, {}), **options}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Optuna calls half of its options experimental
         try:
-            made = maker(**{**given, **_OURS.get(name, {}), **options})
+            if seed is not None and "seed" in inspect.signature(maker).parameters:
+                given["seed"] = seed
+            made = maker(**given)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"options = {dict(options)}: the {noun} `{name}` says: {error}"
