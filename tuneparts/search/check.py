@@ -44,7 +44,9 @@ def check(search: Search) -> None:
     is_tried |= any(arm.packed > 1 or _has_own(arm) for arm in search.arms)
     task = search.load_data(draw=draw) if is_tried else None
     check_data(search, task, variants)
-    for arm in search.arms if task is not None else ():
+    if task is None:
+        return
+    for arm in search.arms:
         if own_nets(arm.config):
             _try_nets(arm, task, seed=search.seeds_of(arm)[0])
         if arm.packed > 1:
@@ -54,36 +56,31 @@ def check(search: Search) -> None:
 def check_data(search: Search, task: Task | None, variants: Mapping[str, Task]) -> None:
     """Ask every method whether it can run here, and learn from data that was loaded.
 
-    `task` is None where executors are yet to load it; `variants` are those of the first draw.
+    `task` is None where executors are yet to load it. Scores on different examples of the
+    `variants`, those of the first draw, do not compare.
     """
     for arm in search.arms:
         arm.config.check(copies_state=arm.algorithm.replaces_failed)
-        if arm.has_variants:
-            _check_variants(arm, search.metric, variants)
         if task is not None and arm.config.needs_data:
             _check_task(arm, task)
+        parts: dict[str, str] = {}
+        for changes in arm.data_variants() if arm.has_variants else ():
+            name = variant_name(changes)
+            _check_task(arm, variants[name])
+            val, test = part_digest(variants[name].val), part_digest(variants[name].test)
+            parts[f"{val} {test}"] = name
+        if len(parts) > 1:
+            one, other, *_ = parts.values()
+            raise ConfigError(
+                f"trials of `{arm.name}` are compared by {search.metric} on validation and test "
+                f"examples, but they differ between {one} and {other}. Vary `data.num_train`, or "
+                "give each variant an arm of its own: `Arm(data={...})`."
+            )
 
 
 def _drawn(arm: Arm) -> Any:
     """A config of the arm at a draw, for it may lack what the space gives."""
     return arm.config_at(arm.sample(numpy_generator(0, "try a config")))
-
-
-def _check_variants(arm: Arm, metric: str, variants: Mapping[str, Task]) -> None:
-    """Refuse data that an arm cannot learn from, and scores that do not compare."""
-    parts: dict[str, str] = {}
-    for changes in arm.data_variants():
-        name = variant_name(changes)
-        task = variants[name]
-        _check_task(arm, task)
-        parts[f"{part_digest(task.val)} {part_digest(task.test)}"] = name
-    if len(parts) > 1:
-        one, other, *_ = parts.values()
-        raise ConfigError(
-            f"trials of `{arm.name}` are compared by {metric} on validation and test examples, but "
-            f"they differ between {one} and {other}. Vary `data.num_train`, or give each variant "
-            "an arm of its own: `Arm(data={...})`."
-        )
 
 
 def _has_own(arm: Arm) -> bool:

@@ -179,8 +179,10 @@ def _unpacked(archive: bytes) -> Path:
 
 def keep(search: "Search", folder: Path) -> Code:
     """Copy the code that a search brings along into a folder, unless it is there already."""
-    sources = [] if folder.exists() else _sources(search)
-    if not folder.exists() and not sources:
+    if folder.exists():
+        return Code.of(folder)
+    sources = _sources(search)
+    if not sources:
         return Code()
     size = sum(file.stat().st_size for path in sources for file in _files(path))
     if size > MOST_BYTES:
@@ -189,15 +191,14 @@ def keep(search: "Search", folder: Path) -> Code:
             f"but {', '.join(map(str, sources))} have {size:,}. Move data out of the packages "
             "beside the search file, or install them where workers run."
         )
-    if sources:
-        with _storing(folder):
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            # All or nothing: a folder that is there is taken to be whole.
-            with tempfile.TemporaryDirectory(dir=folder.parent, prefix="code-") as name:
-                half = Path(name) / "code"
-                half.mkdir()
-                copy(sources, half)
-                half.rename(folder)
+    with _storing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # All or nothing: a folder that is there is taken to be whole.
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix="code-") as name:
+            half = Path(name) / "code"
+            half.mkdir()
+            copy(sources, half)
+            half.rename(folder)
     return Code.of(folder)
 
 
@@ -256,28 +257,22 @@ def neighbours(path: Path) -> list[Path]:
 
 
 def _sources(part: "BaseModel") -> list[Path]:
-    """The files and package folders of all that a search, or an arm, names by import path."""
+    """The files and package folders of all that a search, or an arm, names by import path.
+
+    Without what is installed, or lies beside this package: that is found wherever this package is.
+    """
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    homes = [Path(sysconfig.get_path(name)).resolve() for name in names]
+    beside = Path(tuneparts.__file__).resolve().parent.parent
     found: dict[Path, None] = {}
     for path in re.findall(f'"({import_path.PATTERN.pattern})"', part.model_dump_json()):
-        source = _source(path)
-        if source is not None:
+        module = import_path.loaded(path.partition(":")[0].partition(".")[0])
+        place = [*getattr(module, "__path__", []), getattr(module, "__file__", None)][0]
+        source = Path(place or beside).resolve()
+        is_installed = any(source.is_relative_to(home) for home in homes)
+        if place and not is_installed and source.parent != beside:
             found |= dict.fromkeys([source, *neighbours(source)])
     return list(found)
-
-
-def _source(path: str) -> Path | None:
-    """The top module or package of an import path; None if it is installed, or no module."""
-    top = path.partition(":")[0].partition(".")[0]
-    module = import_path.loaded(top)
-    places = [*getattr(module, "__path__", []), getattr(module, "__file__", None)]
-    if places[0] is None:
-        return None
-    source = Path(places[0]).resolve()
-    homes = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    is_installed = any(source.is_relative_to(Path(home).resolve()) for home in homes)
-    # Whatever lies beside this package is found wherever this package is found.
-    is_beside_us = source.parent == Path(tuneparts.__file__).resolve().parent.parent
-    return None if is_installed or is_beside_us else source
 
 
 def _files(path: Path) -> list[Path]:

@@ -41,8 +41,7 @@ def extended(
     `seeds` are replicates that every arm gets besides those it has, or the arms in `only` with
     those they follow. An arm that the search has already is not added again.
 
-    Returns:
-        The search that has grown, and a sentence for each thing that is new.
+    Returns the search that has grown, and a sentence for each thing that is new.
 
     Example:
         >>> from tuneparts.search import load
@@ -105,10 +104,7 @@ class Retry:
 
 
 def retry_failed(search: Search, journal: Path, storage: str) -> Retry:
-    """Void the ends of the trials that failed, so that they run when the run goes on.
-
-    The caller holds the lock of the run.
-    """
+    """Void the ends of failed trials, so that they run again; the caller holds the run's lock."""
     with closing(Journal(journal)) as opened:
         plan = Plan(search, opened)
         ends = {trial: record.end for trial, record in opened.trials.items()}
@@ -147,8 +143,8 @@ def _news(before: Mapping[str, Arm], grown: Search, added: Sequence[int]) -> lis
     for arm in grown.arms:
         count, own = arm.trials_per_seed, before.get(arm.name)
         if own is None:
-            trials = "1 trial" if count == 1 else f"{count} trials"
-            news.append(f"arm {arm.name} is new, with {trials} a seed")
+            trials = "trial" if count == 1 else "trials"
+            news.append(f"arm {arm.name} is new, with {count} {trials} a seed")
         elif own.trials_per_seed != count:
             news.append(f"{arm.name} has {count} trials a seed instead of {own.trials_per_seed}")
         if own is not None and own.seeds != arm.seeds:

@@ -125,11 +125,9 @@ def drawn(search: "Search", source: _Source) -> pd.DataFrame:
             value = at(config, field)
             if not dim.contains(value):
                 continue  # masked, or changed by the config itself
-            for leaf in dim.leaves(field, value):
-                shown = leaf.dimension.shown(leaf.value)
-                is_log = leaf.dimension.is_log
+            for name, leaf, decided in dim.leaves(field, value):
                 where = (str(trial), trial.arm, trial.seed, trial.index)
-                rows.append((*where, place, leaf.name, shown, is_log))
+                rows.append((*where, place, name, leaf.shown(decided), leaf.is_log))
     return pd.DataFrame(rows, columns=DRAWN_COLUMNS)
 
 

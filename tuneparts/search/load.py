@@ -7,6 +7,7 @@ import inspect
 import json
 import sys
 import sysconfig
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,20 +75,13 @@ def load(
     arms: Sequence[str] | None = None,
     changes: Iterable[str] = (),
 ) -> Any:
-    """Load a search file, and apply what was changed on the command line.
+    """Load a search file by its name or path, and apply what was changed on the command line.
 
     Modules and packages that lie beside the file can be imported while it is loaded. A file that
     defines `check(search)` is asked last, and raises a ConfigError for a change that would not ask
-    its question any more.
-
-    Args:
-        name: of a file in `searches/`, or a path.
-        scale: smoke, cpu or paper.
-        trials: how many trials each searching arm runs, instead of the file's number.
-        seeds: replicates of every arm, instead of the file's.
-        arms: names of those to run, and with them the arms that they follow; all by default.
-        changes: `ARM.FIELD=VALUE`, or `data`, `stop` or `runtime` in place of the arm; or
-            `NAME=VALUE` for a keyword that the file's `search(scale, *, name=...)` takes.
+    its question any more. `trials` are those of each searching arm, `seeds` those of every arm, and
+    `arms` bring along those that they follow. A change reads `ARM.FIELD=VALUE`, with `data`, `stop`
+    or `runtime` in place of the arm; or `NAME=VALUE` for a keyword of `search(scale, *, name=...)`.
 
     Example:
         >>> search = load("rotated_digits", scale="smoke", changes=["none.optimiser.lr=0.5"])
@@ -115,10 +109,7 @@ def load(
 def check(
     name: str, *, scale: str = "cpu", trials: int | None = None, changes: Sequence[str] = ()
 ) -> Path:
-    """Refuse what can be seen to be wrong without running the file, and return its path.
-
-    `load` does it first; a job that is submitted to a cluster is loaded there.
-    """
+    """Refuse what can be seen to be wrong without running the file, and return its path."""
     path = find(name)
     if scale not in _SCALES:
         raise UnknownNameError("scale", scale, _SCALES)
@@ -141,16 +132,13 @@ def _by_line(path: Path) -> Iterator[None]:
         where = f"{_shown(Path(error.filename or path))} line {error.lineno}"
         raise ConfigError(f"{where}: this is not Python: {error.msg}.") from error
     except Exception as error:
-        where, frame = _shown(path), error.__traceback__
-        folder = path.resolve().parent
-        while frame is not None:
-            file = Path(frame.tb_frame.f_code.co_filename)
+        where, folder = _shown(path), path.resolve().parent
+        for frame in traceback.extract_tb(error.__traceback__):
+            parts = Path(frame.filename).parts[len(folder.parts) :]
             # An environment below the same folder is not beside the search file.
-            if file.is_relative_to(folder) and not {"site-packages", "tuneparts"} & set(
-                file.relative_to(folder).parts
-            ):
-                where = f"{_shown(file)} line {frame.tb_lineno}"
-            frame = frame.tb_next
+            is_beside = not {"site-packages", "tuneparts"} & set(parts)
+            if is_beside and Path(frame.filename).is_relative_to(folder):
+                where = f"{_shown(Path(frame.filename))} line {frame.lineno}"
         if isinstance(error, ValidationError):
             what = sentence(error)
         elif isinstance(error, TunepartsError):

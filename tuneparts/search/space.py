@@ -11,8 +11,7 @@ import itertools
 import json
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -30,22 +29,14 @@ Value: TypeAlias = Any
 """What a config can hold at a field, as plain values: a number, text, None, a tuple, a mapping."""
 _Ask: TypeAlias = "Callable[[str, BaseDistribution], Any]"
 """Draws the parameter of a name from one of Optuna's distributions."""
+_Leaf: TypeAlias = "tuple[str, Dimension, Value]"
+"""One thing that was decided when a value was drawn, with its path: `optimiser[sgd].lr`."""
 MOST_IN_GRID = 1000
 """Steps of a range up to which grid search takes it."""
 _EDGE = 1e-9
 """Quantile of a normal number that is never exceeded: six standard deviations."""
 _VARY = "vary"
 """Key under which JSON has a dimension that stands inside an option."""
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """One thing that was decided when a value was drawn; a nested value has several."""
-
-    name: str
-    """Path of the field; below an option of a choice `optimiser[sgd].lr`."""
-    dimension: "Dimension"
-    value: Value
 
 
 class Dimension(Named):
@@ -121,13 +112,13 @@ class Dimension(Named):
         """Draw a value by Optuna, as a parameter of this name."""
         return self.decoded(ask(name, self.distribution()))
 
-    def leaves(self, name: str, value: Value) -> Iterator[Leaf]:
+    def leaves(self, name: str, value: Value) -> "list[_Leaf]":
         """What was decided when a value was drawn: one thing, unless the value is nested."""
-        yield Leaf(name, self, value)
+        return [(name, self, value)]
 
-    def parts(self) -> Iterator["Dimension"]:
+    def parts(self) -> "list[Dimension]":
         """The dimension itself, and those inside of it."""
-        yield self
+        return [self]
 
 
 def _is_number(value: Value) -> bool:
@@ -481,19 +472,17 @@ class Choice(Dimension):
         option = next(option for known, option in self._labelled() if _same(known, label))
         return _mapped(option, lambda dim, inner, _: dim.suggest(inner, ask), f"{name}[{label}]")
 
-    def leaves(self, name: str, value: Value) -> Iterator[Leaf]:
+    def leaves(self, name: str, value: Value) -> "list[_Leaf]":
         value = plain(value)
-        found, here = [Leaf(name, self, value)], self.option_of(value)
+        found, here = super().leaves(name, value), self.option_of(value)
         if here is not None:
             label, option = self._labelled()[here]
             inner = f"{name}[{label}]"
             _mapped(option, lambda dim, path, at: found.extend(dim.leaves(path, at)), inner, value)
-        yield from found
+        return found
 
-    def parts(self) -> Iterator[Dimension]:
-        yield self
-        for dimension in _dimensions(self._options()):
-            yield from dimension.parts()
+    def parts(self) -> list[Dimension]:
+        return [self, *(part for dim in _dimensions(self._options()) for part in dim.parts())]
 
     def option_of(self, value: Value) -> int | None:
         """Number of the first option that a value can be of; None if it is of none.

@@ -128,10 +128,7 @@ class Search(Config):
             object.__setattr__(self, "arms", arms)  # still before anyone has seen this search
         objectives, names = self.objectives, [arm.name for arm in self.arms]
         if objectives and len(set(objectives)) < max(2, len(objectives)):
-            raise ValueError(
-                f"`objectives` = {list(objectives)}: they are two or more different metrics; one "
-                "metric alone is the `metric`"
-            )
+            raise ValueError(f"`objectives` = {list(objectives)}: two or more different metrics")
         if objectives and objectives[0] != self.metric:
             raise ValueError(
                 f"`metric` = {self.metric}: the first objective is the selection metric, and that "
@@ -198,10 +195,8 @@ class Search(Config):
             )
         seeds = self.seeds_of(arm)
         if not seeds or len(set(seeds)) < len(seeds):
-            raise ValueError(
-                f"an arm has at least one seed and each seed once, but `{arm.name}` has "
-                f"{list(seeds)}"
-            )
+            has = f"`{arm.name}` has {list(seeds)}"
+            raise ValueError(f"an arm has at least one seed and each seed once, but {has}")
         if self.stop and self.stop.target is not None and not arm.algorithm.keeps_first_trials:
             raise ValueError(
                 f"`stop.target` = {self.stop.target:g}: a target needs trials that do not depend "
@@ -235,10 +230,7 @@ class Search(Config):
                 f"{list(compare)} and {list(self.references)}"
             )
         if len({self.arm(name).judged_on for name in compare}) > 1:
-            raise ValueError(
-                f"arms are compared on the same examples, but {' and '.join(compare)} are "
-                "judged on different ones"
-            )
+            raise ValueError(f"{' and '.join(compare)} are judged on different examples")
         if self.answer != "difference" and not compare:
             raise ValueError(f"the answer `{self.answer}` is about a contrast: set `compare`")
         if self.answer == "found" and not self.found:

@@ -79,7 +79,7 @@ def test_a_nested_choice_survives_json_draws_from_all_and_contains_its_draws(dim
 def test_a_part_of_a_config_may_have_more_fields_than_the_option() -> None:
     whole = OptimiserConfig(kind="sgd", lr=0.1, momentum=0.5).model_dump(mode="json")
     assert NESTED.encoded(whole) == "sgd"
-    assert {leaf.name: leaf.value for leaf in NESTED.leaves("o", whole)} | {"o": 0} == {
+    assert {name: value for name, _, value in NESTED.leaves("o", whole)} | {"o": 0} == {
         "o": 0, "o[sgd].lr": 0.1, "o[sgd].momentum": 0.5,
     }  # fmt: skip
 
@@ -100,7 +100,7 @@ def test_optuna_draws_the_same_tree_and_is_told_what_it_drew(dim) -> None:
         value = dim.suggest("o", lambda name, dist, trial=trial: suggested(trial, name, dist))
         assert dim.contains(value)
         assert parameters({"o": dim}, {"o": value}) == trial.params
-        told = {leaf.name: leaf.dimension.distribution() for leaf in dim.leaves("o", value)}
+        told = {name: leaf.distribution() for name, leaf, _ in dim.leaves("o", value)}
         assert told == trial.distributions
         labels.append(dim.encoded(value))
     assert len(set(labels)) == len(dim.options)
@@ -108,7 +108,7 @@ def test_optuna_draws_the_same_tree_and_is_told_what_it_drew(dim) -> None:
 
 def test_dimensions_that_stand_under_different_options_have_names_of_their_own() -> None:
     rng = np.random.default_rng(0)
-    names = {leaf.name for _ in range(30) for leaf in NESTED.leaves("o", NESTED.sample(rng))}
+    names = {leaf[0] for _ in range(30) for leaf in NESTED.leaves("o", NESTED.sample(rng))}
     assert names == {"o", "o[sgd].lr", "o[sgd].momentum", "o[adam].lr"}
     assert len(list(NESTED.parts())) == 4
 

@@ -345,7 +345,7 @@ def suggested(
 def parameters(space: Mapping[str, Dimension], values: Mapping[str, Value]) -> dict[str, Any]:
     """What values are in Optuna: name -> parameter."""
     leaves = (leaf for path, value in values.items() for leaf in space[path].leaves(path, value))
-    return {leaf.name: leaf.dimension.encoded(leaf.value) for leaf in leaves}
+    return {name: dim.encoded(value) for name, dim, value in leaves}
 
 
 def _made(
