@@ -124,7 +124,7 @@ def test_only_what_was_drawn_can_be_adopted() -> None:
         with pytest.raises(ValidationError, match="follows none"):
             Arm(name="a", config=SHORT, **fields)
     leader = Arm(name="a", config=SHORT)
-    with pytest.raises(ValidationError, match="0 dimensions"):
+    with pytest.raises(ValidationError, match="needs a space and the same"):
         asked(leader, Arm(name="b", config=SHORT, follows="a", adopts="config"))
 
 

@@ -135,9 +135,7 @@ class Arm(Config):
         if self.follows is not None and type(self.algorithm) is not Fixed:
             raise ValueError(f"`{name}` follows `{self.follows}`, so it cannot search itself")
         if self.follows is None and (self.fresh_seed or self.adopts != "hypers"):
-            raise ValueError(
-                f"`fresh_seed` and `adopts` are about a leader, but `{name}` follows none"
-            )
+            raise ValueError(f"`fresh_seed`, `adopts`: about a leader, but `{name}` follows none")
         if self.packed > 1 and not self.config.can_be_packed:
             raise ValueError(
                 f"`packed` = {self.packed} of `{name}`: only trials of the method `standard` are "
@@ -150,10 +148,7 @@ class Arm(Config):
             raise ValueError(f"algorithm `{algorithm}` of `{name}` draws none; leave `points` out")
         varied = [path.removeprefix(DATA) for path in self.space if path.startswith(DATA)]
         if self.has_variants and DATA_KEY in type(self.config).model_fields:
-            raise ValueError(
-                f"the config of `{name}` has a field `data` itself, so its arm cannot vary that of "
-                f"the search: {', '.join(varied or self.data)}"
-            )
+            raise ValueError(f"the config of `{name}` has a field `data`: its arm cannot vary it")
         if doubled := sorted(set(varied) & set(self.data)):
             raise ValueError(f"`{name}` varies {doubled} of the data and sets them: it does both")
         # A draw that does not fit the config is refused now, and not in a worker an hour later.

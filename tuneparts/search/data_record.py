@@ -24,16 +24,15 @@ def keep(
     Where replicates have data of their own, `draws` has the data and its variants by seed. A run
     that has grown may have draws that its record does not know, which are added.
     """
-    now = _with_variants(task, variants or {})
+    now = _facts(task, variants)
     if draws:
-        now["draws"] = {str(seed): _with_variants(*one) for seed, one in draws.items()}
+        now["draws"] = {str(seed): _facts(*one) for seed, one in draws.items()}
     before = read(folder)
     known = (before or {}).get("draws", {})
-    more = {
-        **known,
-        **{seed: one for seed, one in now.get("draws", {}).items() if seed not in known},
-    }
-    if before is None or (known and more != known and {**before, "draws": more} == now):
+    is_grown = bool(known) and not set(now.get("draws", {})) <= set(known)
+    if before is not None and is_grown:
+        before["draws"] = {**now["draws"], **known}
+    if before is None or (is_grown and before == now):
         try:
             atomic.write_text(folder / FILE, json.dumps(now, indent=2) + "\n")
         except OSError as error:
@@ -57,23 +56,8 @@ def read(folder: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _with_variants(task: Task, variants: Mapping[str, Task]) -> dict[str, Any]:
-    facts = _facts(task)
-    if variants:
-        facts["variants"] = {name: _facts(one) for name, one in sorted(variants.items())}
-    return facts
-
-
-def _facts(task: Task) -> dict[str, Any]:
-    corrupted = (
-        task.corrupted
-        and {  # what can be told without reading gigabytes
-            "kinds": list(task.corrupted.kinds),
-            "num_images": len(task.corrupted.labels),
-            "labels": hashlib.sha256(task.corrupted.labels.tobytes()).hexdigest()[:12],
-        }
-    )
-    return {
+def _facts(task: Task, variants: Mapping[str, Task] | None = None) -> dict[str, Any]:
+    facts: dict[str, Any] = {
         "name": task.name,
         "target": task.target.kind,
         "in_shape": list(task.in_shape),
@@ -82,5 +66,12 @@ def _facts(task: Task) -> dict[str, Any]:
         "num_val": len(task.val),
         "num_test": len(task.test),
         "digest": digest(task),
-        **({"corrupted": corrupted} if corrupted else {}),
     }
+    if task.corrupted is not None:  # what can be told without reading gigabytes
+        labels = task.corrupted.labels
+        digits = hashlib.sha256(labels.tobytes()).hexdigest()[:12]
+        kinds = list(task.corrupted.kinds)
+        facts["corrupted"] = {"kinds": kinds, "num_images": len(labels), "labels": digits}
+    if variants:
+        facts["variants"] = {name: _facts(one) for name, one in sorted(variants.items())}
+    return facts

@@ -110,10 +110,7 @@ class Search(Config):
     @classmethod
     def _refuse_control_signs(cls, value: str) -> str:
         if printable(value) != value:
-            raise ValueError(
-                f"questions and notes are plain text, but got `{printable(value)}`. Remove the "
-                "control characters: a terminal would obey them."
-            )
+            raise ValueError(f"questions and notes are plain text, but got `{printable(value)}`")
         return value
 
     @field_validator("data", mode="before")
@@ -174,10 +171,8 @@ class Search(Config):
         if metric in reported:
             return
         if not needs_data:
-            raise ValueError(
-                f"every arm reports the selection metric `{metric}`, but `{arm.name}` reports "
-                f"{', '.join(reported)}"
-            )
+            words = ", ".join(reported)
+            raise ValueError(f"`{arm.name}` reports {words}, not the selection metric `{metric}`")
         if data is not None and metric.startswith("val/") and not isinstance(data.target, Classes):
             own = [one.name for one in data.target.reported() if one.name.startswith("val/")]
             if metric not in own:
@@ -209,16 +204,12 @@ class Search(Config):
         if leader is None:
             raise ValueError(f"`{arm.name}` follows `{arm.follows}`, which is not an arm before it")
         if alone := sorted(set(seeds) - set(self.seeds_of(leader))):
-            raise ValueError(
-                f"`{arm.name}` follows `{arm.follows}` seed by seed, but seeds {alone} are not "
-                "among the leader's"
-            )
+            raise ValueError(f"`{arm.name}` follows: seeds {alone} are not among the leader's")
         is_same = type(leader.config) is type(arm.config)
         if arm.adopts != "hypers" and not (leader.space and is_same):
             raise ValueError(
-                f"`{arm.name}` adopts what a leader of the same method drew from its space, but "
-                f"`{leader.name}` has {len(leader.space)} dimensions and the method "
-                f"`{leader.config.model_dump()['method']}`"
+                f"`{arm.name}` adopts what `{leader.name}` drew: that needs a space and the same "
+                "method"
             )
 
     def _check_contrast(self, names: Sequence[str]) -> None:

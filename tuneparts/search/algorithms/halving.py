@@ -60,10 +60,6 @@ class SuccessiveHalving(_Rungs):
 
     A trial waits at a rung until the scores that are missing cannot change whether it continues.
     `Asha` waits less, and lets more trials pass.
-
-    Example:
-        >>> list(sizes(64, reduction=4, num_rungs=4))
-        [64, 16, 4, 1]
     """
 
     def cost(self, arm: Arm) -> Cost:
@@ -202,15 +198,7 @@ def bracket_sizes(num_trials: int, num_brackets: int, reduction: int) -> list[in
 
 
 class Top:
-    """The best of a rung, as far as they are known.
-
-    Example:
-        >>> top = Top(members=4, places=2)
-        >>> for name, reward in (("a", 0.9), ("b", 0.1), ("c", 0.7)):
-        ...     top.add(name, reward)
-        >>> top.decide()  # one is missing: it may be better than `c`, but not better than both
-        (['a'], ['b'])
-    """
+    """The best of a rung, as far as they are known."""
 
     def __init__(self, members: int, places: int, below: "Top | None" = None) -> None:
         self._members, self._places, self._below = members, places, below
