@@ -138,8 +138,8 @@ class Arm(Config):
             raise ValueError(f"`fresh_seed`, `adopts`: about a leader, but `{name}` follows none")
         if self.packed > 1 and not self.config.can_be_packed:
             raise ValueError(
-                f"`packed` = {self.packed} of `{name}`: only trials of the method `standard` are "
-                f"packed, and this is `{self.config.model_dump()['method']}`; leave it out"
+                f"`packed` = {self.packed} of `{name}`: only the method `standard` is packed, not "
+                f"`{self.config.model_dump()['method']}`; leave it out"
             )
         refuse_packed_runtime(self)
         if (self.points or self.constraint) and not self.space:
@@ -219,10 +219,7 @@ class Arm(Config):
     def sample(
         self, rng: np.random.Generator, fixed: Mapping[str, Value] = {}, most: int | None = None
     ) -> dict[str, Value]:
-        """Draw values that the constraint allows, beside some that are given; others are redrawn.
-
-        Nothing but the generator decides, so a draw does not depend on how many trials there are.
-        """
+        """Draw values that the constraint allows, beside some that are given."""
         most = most or _MOST_DRAWS
         for _ in range(most):
             values = {path: dim.sample(rng) for path, dim in self.space.items()} | dict(fixed)

@@ -177,8 +177,8 @@ class Search(Config):
             own = [one.name for one in data.target.reported() if one.name.startswith("val/")]
             if metric not in own:
                 raise ValueError(
-                    f"`metric` = {metric}: there is none for the target `{data.target.kind}`. Use "
-                    f"one of: {', '.join(own)}"
+                    f"for the target `{data.target.kind}` there is no `{metric}`. Use one of: "
+                    f"{', '.join(own)}"
                 )
 
     def _check_arm(self, arm: Arm, before: Sequence[Arm]) -> None:

@@ -75,10 +75,7 @@ class Pbt(Algorithm):
     def _explored(
         self, arm: Arm, donor: Mapping[str, Value], rng: np.random.Generator
     ) -> dict[str, Value]:
-        """A donor's values, each perturbed or drawn anew, so that the constraint allows them.
-
-        They stay as they are where it allows none.
-        """
+        """A donor's values, each perturbed or drawn anew; as they are if no such are allowed."""
         for _ in range(_MOST_EXPLORED):
             values = {
                 path: dim.sample(rng)
