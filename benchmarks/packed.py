@@ -21,7 +21,7 @@ from benchmarks.results import Result, Row, result, tell
 from tuneparts.executors import Place, execute
 from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.models import DigitsCnn, Mlp, MnistCnn, NetConfig
-from tuneparts.search.algorithms import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.arm import Arm
 from tuneparts.search.events import Row as Interval
 from tuneparts.search.space import Uniform

@@ -28,7 +28,7 @@ from benchmarks.results import Result, Row, result, tell
 from benchmarks.timing import Case, joined_ray, measured, run_tuner, stock_over_ours
 from tuneparts.core.provenance import usable_cpus
 from tuneparts.executors import Place, execute
-from tuneparts.search.algorithms import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.card import RunCard
 from tuneparts.search.events import Row as Interval
 from tuneparts.search.events import TrialEnded

@@ -9,7 +9,9 @@ from benchmarks.measure import one_arm
 from benchmarks.stock_trials import gather
 from tuneparts.core.schema import Metric
 from tuneparts.core.seeding import numpy_generator
-from tuneparts.search.algorithms import Algorithm, Asha, Optuna, Proposals, SuccessiveHalving
+from tuneparts.search.algorithms.base import Algorithm, Proposals
+from tuneparts.search.algorithms.halving import Asha, SuccessiveHalving
+from tuneparts.search.algorithms.sampler import Optuna
 from tuneparts.search.arm import Arm
 from tuneparts.search.segment import Segment
 from tuneparts.search.space import Uniform

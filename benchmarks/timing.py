@@ -20,7 +20,7 @@ from benchmarks.results import Result, Row, result, tell
 from benchmarks.stock_trials import began, trainable
 from tuneparts.executors import Place, execute
 from tuneparts.executors.ray import cluster
-from tuneparts.search.algorithms import Algorithm
+from tuneparts.search.algorithms.base import Algorithm
 from tuneparts.search.events import Event
 from tuneparts.search.events import Row as Interval
 

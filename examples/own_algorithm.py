@@ -14,7 +14,7 @@ from tuneparts.core.schema import Metric
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.data.config import DataConfig
 from tuneparts.methods.baselines.config import StandardConfig
-from tuneparts.search.algorithms import Algorithm, Proposals, draw, whole_trial
+from tuneparts.search.algorithms.base import Algorithm, Proposals, draw, whole_trial
 from tuneparts.search.arm import Arm
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Uniform

@@ -9,7 +9,7 @@ import tuneparts
 from tuneparts import Arm, Choice, DataConfig, Int, RandomSearch, Scale, Search, Uniform
 from tuneparts.core.selection import Within
 from tuneparts.methods.ensembles.config import DeepEnsembleConfig
-from tuneparts.search.algorithms import Optuna
+from tuneparts.search.algorithms.sampler import Optuna
 
 LIMIT = 20_000
 """Weights that a net may have to be selected."""

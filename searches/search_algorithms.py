@@ -9,11 +9,10 @@ import math
 from tuneparts.data.config import DataConfig
 from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.models import DigitsCnn
-from tuneparts.search.algorithms import Hyperband, Optuna, SuccessiveHalving
 from tuneparts.search.algorithms.base import Algorithm, GridSearch, RandomSearch
-from tuneparts.search.algorithms.halving import Asha
+from tuneparts.search.algorithms.halving import Asha, Hyperband, SuccessiveHalving
 from tuneparts.search.algorithms.pbt import Pbt
-from tuneparts.search.algorithms.sampler import Tpe
+from tuneparts.search.algorithms.sampler import Optuna, Tpe
 from tuneparts.search.arm import Arm
 from tuneparts.search.space import Choice, Dimension, Int, LogNormal, Uniform
 from tuneparts.search.spec import Scale, Search

@@ -23,7 +23,7 @@ from tuneparts.hypers import BUILT_IN
 from tuneparts.methods import catalog
 from tuneparts.models import NETS
 from tuneparts.results.figures.gallery import FIGURES
-from tuneparts.search.algorithms import Algorithm
+from tuneparts.search.algorithms.base import Algorithm
 from tuneparts.search.algorithms.sampler import SAMPLERS
 from tuneparts.search.space import Dimension
 

@@ -20,8 +20,7 @@ from tuneparts.data.config import DataConfig
 from tuneparts.methods.baselines.config import StandardConfig, ValidationConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.partitioned.config import ReleasedConfig
-from tuneparts.search.algorithms import Algorithm
-from tuneparts.search.algorithms.base import RandomSearch
+from tuneparts.search.algorithms.base import Algorithm, RandomSearch
 from tuneparts.search.algorithms.halving import Asha, SuccessiveHalving
 from tuneparts.search.algorithms.pbt import Pbt
 from tuneparts.search.algorithms.sampler import Optuna, Tpe

@@ -11,9 +11,8 @@ from tuneparts.methods.pwfn.config import PwfnConfig
 from tuneparts.methods.pwfn.learner import PwfnLearner
 from tuneparts.models import DigitsCnn
 from tuneparts.search import frames
-from tuneparts.search.algorithms import Hyperband, SuccessiveHalving
 from tuneparts.search.algorithms.base import RandomSearch
-from tuneparts.search.algorithms.halving import Asha
+from tuneparts.search.algorithms.halving import Asha, Hyperband, SuccessiveHalving
 from tuneparts.search.algorithms.pbt import Pbt
 from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.arm import Arm

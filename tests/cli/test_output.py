@@ -87,7 +87,7 @@ def test_programs_get_no_nan_and_people_get_whole_lines_in_a_pipe(
     monkeypatch.delenv("COLUMNS", raising=False)
     assert terminal().width == PIPE_WIDTH
     output = invoke("searches")
-    assert all(file.question in output and str(file.path) in output for file in load.available())
+    assert all(load.question(p) in output and str(p) in output for p in load.available().values())
     assert terminal(Form.JSON).stderr
 
 

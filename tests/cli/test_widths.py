@@ -49,9 +49,9 @@ def test_methods(width) -> None:
 
 def test_searches(width) -> None:
     output = invoke(width, "searches")
-    for file in load.available():
-        assert file.name in output
-        assert len(str(file.path)) > width - 2 or str(file.path) in output
+    for name, path in load.available().items():
+        assert name in output
+        assert len(str(path)) > width - 2 or str(path) in output
 
 
 def test_dry_run(width, monkeypatch) -> None:

@@ -20,9 +20,8 @@ from tuneparts.core.selection import Best, Selection, Within
 from tuneparts.executors import Place, execute
 from tuneparts.results.run_data import RunData
 from tuneparts.search import frames, runs
-from tuneparts.search.algorithms import Optuna
 from tuneparts.search.algorithms.base import RandomSearch
-from tuneparts.search.algorithms.sampler import Tpe
+from tuneparts.search.algorithms.sampler import Optuna, Tpe
 from tuneparts.search.arm import Arm
 from tuneparts.search.card import RunCard
 from tuneparts.search.check import check

@@ -9,7 +9,8 @@ import pytest
 import tuneparts
 from tuneparts import executors
 from tuneparts.core import schema
-from tuneparts.search import algorithms, runs
+from tuneparts.search import runs
+from tuneparts.search.algorithms.base import draw
 from tuneparts.search.spec import Scale
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -32,7 +33,7 @@ def test_it_finds_what_a_loop_finds(example: Any, tmp_path: Path) -> None:
     results = tuneparts.Results(run)
     arm = results.search.arm("random")
     for seed in (0, 1):
-        draws = [algorithms.draw(arm, seed, index) for index in range(12)]
+        draws = [draw(arm, seed, index) for index in range(12)]
         points = [{path.removeprefix("params."): v for path, v in one.items()} for one in draws]
         best = results.selected.set_index(["arm", "seed"]).loc[("random", seed), "val/branin"]
         assert best == min(example.branin(point) for point in points)

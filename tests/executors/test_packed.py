@@ -20,8 +20,8 @@ from tuneparts.hypers.config import FixedConfig
 from tuneparts.methods.baselines.config import PosthocConfig, StandardConfig, ValidationConfig
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.pwfn.config import PwfnConfig
-from tuneparts.search.algorithms import SuccessiveHalving, whole_trial
-from tuneparts.search.algorithms.base import RandomSearch
+from tuneparts.search.algorithms.base import RandomSearch, whole_trial
+from tuneparts.search.algorithms.halving import SuccessiveHalving
 from tuneparts.search.algorithms.pbt import Pbt
 from tuneparts.search.arm import Arm
 from tuneparts.search.check import check

@@ -91,7 +91,8 @@ def changes(_: Path) -> Attempt:
     def attempt(rng: random.Random) -> None:
         tree = {"data": dict(good["data"]), "arms": [{**good["arms"][0]}]}
         tree["arms"][0]["config"] = dict(tree["arms"][0]["config"])
-        load._apply(tree, "".join(rng.choice(pieces) for _ in range(rng.randint(0, 7))))
+        text = "".join(rng.choice(pieces) for _ in range(rng.randint(0, 7)))
+        load._apply(tree, *load.parse_change(text))
 
     return attempt
 

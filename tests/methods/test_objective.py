@@ -27,8 +27,8 @@ from tuneparts.executors import Place, execute, local
 from tuneparts.executors.worker import TrialSetting
 from tuneparts.methods.objective import ObjectiveConfig
 from tuneparts.results.running import tracking_card
-from tuneparts.search import algorithms, runs
-from tuneparts.search.algorithms.base import Fixed, RandomSearch
+from tuneparts.search import runs
+from tuneparts.search.algorithms.base import Fixed, RandomSearch, draw
 from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
 from tuneparts.search.arm import Arm
@@ -202,7 +202,7 @@ def test_a_search_of_a_function_is_a_loop_over_its_draws(tmp_path: Path) -> None
     found = run(search_of(arm), tmp_path)
     expected = {
         f"arm/seed{seed}/{index:05d}": parabola(
-            {"x": algorithms.draw(arm, seed, index)["params.x"], "seed": seed}
+            {"x": draw(arm, seed, index)["params.x"], "seed": seed}
         )
         for seed in (0, 1)
         for index in range(5)

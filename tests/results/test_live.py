@@ -7,7 +7,7 @@ from rich.console import Console
 
 from tuneparts.results.live import LiveView
 from tuneparts.search import load
-from tuneparts.search.algorithms import Asha
+from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.arm import Arm
 from tuneparts.search.events import (
     Row,

@@ -5,8 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneparts.search.algorithms.halving import promoted, rungs
+from tests.search.test_algorithms import ACCURACY, NLL, batches, index
+from tuneparts.search.algorithms.halving import Asha, Rung, rungs
 from tuneparts.search.algorithms.pbt import exploit
+from tuneparts.search.space import Uniform
+
+
+def promoted(scores: list[float], reduction: int, *, up: bool) -> list[bool]:
+    """Which trials of a rung of `Asha` continue, given their scores in order."""
+    rung = Rung(reduction)
+    return [rung([score if up else -score]) for score in scores]
 
 
 def larger(a: float, b: float) -> bool:
@@ -41,7 +49,7 @@ def test_promotion_equals_rays_asynchronous_rule_in_trial_order(
         trial = type("Trial", (), {"trial_id": str(number)})()
         action = bracket.on_result(trial, cur_iter=1, cur_rew=score if up else -score)
         expected.append(action == "CONTINUE")
-    assert promoted(scores, reduction, better=larger if up else smaller) == expected
+    assert promoted(scores, reduction, up=up) == expected
 
 
 @pytest.mark.parametrize(
@@ -54,13 +62,16 @@ def test_the_worst_quantile_copies_from_the_best(better, best, worst) -> None:
     assert set(donors.values()) <= best
 
 
-def test_a_score_that_is_not_finite_neither_continues_nor_counts() -> None:
+@pytest.mark.parametrize("metric", [ACCURACY, NLL], ids=["up", "down"])
+def test_a_score_that_is_not_finite_neither_continues_nor_counts(null_arm, metric) -> None:
     scores = [np.nan, 0.3, 0.9, np.inf, 0.1, 0.95, -np.inf, 0.2]
     finite = [score for score in scores if np.isfinite(score)]
-    for better in (larger, smaller):
-        kept = iter(promoted(finite, 2, better=better))
-        expected = [bool(np.isfinite(score)) and next(kept) for score in scores]
-        assert promoted(scores, 2, better=better) == expected
+    kept = iter(promoted(finite, 2, up=metric is ACCURACY))
+    expected = [i for i, score in enumerate(scores) if np.isfinite(score) and next(kept)]
+    algorithm = Asha(num_trials=8, min_passes=4, reduction=2)
+    arm = null_arm("a", algorithm=algorithm, space={"x": Uniform(low=0, high=1)})
+    found = batches(arm, lambda one: scores[index(one)], metric=metric)
+    assert sorted(index(one) for batch in found for one in batch.run if one.start) == expected
 
 
 @pytest.mark.parametrize("better", [larger, smaller])

@@ -9,9 +9,8 @@ import pytest
 
 from tuneparts.core import schema
 from tuneparts.core.seeding import numpy_generator
-from tuneparts.search.algorithms import Hyperband, SuccessiveHalving
 from tuneparts.search.algorithms.base import Fixed, GridSearch, RandomSearch
-from tuneparts.search.algorithms.halving import Asha
+from tuneparts.search.algorithms.halving import Asha, Hyperband, SuccessiveHalving
 from tuneparts.search.algorithms.pbt import Pbt
 from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.arm import Arm

@@ -3,7 +3,7 @@ from tuneparts.core.schema import Direction, Metric
 from tuneparts.data.config import DataConfig
 from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.search import card, load
-from tuneparts.search.algorithms import Pruned, Tpe
+from tuneparts.search.algorithms.sampler import Pruned, Tpe
 from tuneparts.search.space import Choice, Int, Normal, Uniform
 
 

@@ -215,7 +215,7 @@ def test_each_thread_imports_its_own_module(tmp_path) -> None:
     with ThreadPoolExecutor(5) as threads:
         assert list(threads.map(found, range(5))) == [[number] * 20 for number in range(5)]
     assert code._USES == {}
-    assert code._QUEUE == []
+    assert not code._TURN.locked()
 
 
 def test_who_wants_to_load_is_not_kept_waiting_by_those_who_train(tmp_path) -> None:

@@ -14,17 +14,10 @@ from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.executors.place import Place
 from tuneparts.results.running import grow
 from tuneparts.search import runs
-from tuneparts.search.algorithms import (
-    Algorithm,
-    Asha,
-    GridSearch,
-    Pbt,
-    Pruned,
-    RandomSearch,
-    SuccessiveHalving,
-    Tpe,
-)
-from tuneparts.search.algorithms.base import draw, whole_trial
+from tuneparts.search.algorithms.base import Algorithm, GridSearch, RandomSearch, draw, whole_trial
+from tuneparts.search.algorithms.halving import Asha, SuccessiveHalving
+from tuneparts.search.algorithms.pbt import Pbt
+from tuneparts.search.algorithms.sampler import Pruned, Tpe
 from tuneparts.search.arm import Arm
 from tuneparts.search.events import TrialId
 from tuneparts.search.extension import check_journal, extended

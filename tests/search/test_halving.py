@@ -9,8 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.search.test_algorithms import ACCURACY, NLL, batches, index, rounds, scrambled
-from tuneparts.search.algorithms import Hyperband, SuccessiveHalving
-from tuneparts.search.algorithms.halving import Top, bracket_sizes, sizes
+from tuneparts.search.algorithms.halving import (
+    Hyperband,
+    SuccessiveHalving,
+    Top,
+    bracket_sizes,
+    sizes,
+)
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Uniform
 

@@ -13,9 +13,8 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.executors import Place, execute
 from tuneparts.search import load, runs
-from tuneparts.search.algorithms import Algorithm, OptunaSearch, RandomSearch, draw, whole_trial
-from tuneparts.search.algorithms.base import GridSearch
-from tuneparts.search.algorithms.sampler import Tpe
+from tuneparts.search.algorithms.base import Algorithm, GridSearch, RandomSearch, draw, whole_trial
+from tuneparts.search.algorithms.sampler import OptunaSearch, Tpe
 from tuneparts.search.arm import Arm
 from tuneparts.search.card import RunCard
 from tuneparts.search.journal import Journal, records
@@ -137,7 +136,7 @@ def test_reports_ask_the_algorithm_whether_it_adapts(own, tmp_path) -> None:
 
 def test_a_class_is_found_by_its_import_path(null_arm, tmp_path, monkeypatch) -> None:
     (tmp_path / "brought.py").write_text(
-        "from tuneparts.search.algorithms import RandomSearch\n"
+        "from tuneparts.search.algorithms.base import RandomSearch\n"
         "from tuneparts.search.space import Uniform\n"
         "class Holder:\n"
         "    class Mine(RandomSearch):\n"

@@ -9,11 +9,10 @@ import pytest
 from tests.search.playing import facts, play
 from tuneparts.data.task import Task
 from tuneparts.executors.worker import Report, SegmentExecution, TrialSetting
-from tuneparts.search.algorithms import Hyperband, Pruned, SuccessiveHalving
 from tuneparts.search.algorithms.base import RandomSearch
-from tuneparts.search.algorithms.halving import Asha
+from tuneparts.search.algorithms.halving import Asha, Hyperband, SuccessiveHalving
 from tuneparts.search.algorithms.pbt import Pbt
-from tuneparts.search.algorithms.sampler import Tpe
+from tuneparts.search.algorithms.sampler import Pruned, Tpe
 from tuneparts.search.events import TrialEnded, TrialId
 from tuneparts.search.journal import Journal, read, records
 from tuneparts.search.plan import Plan

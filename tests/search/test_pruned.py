@@ -8,7 +8,7 @@ import pytest
 
 from tests.search.test_algorithms import ACCURACY, NLL, batches, index, scrambled
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.search.algorithms import Pruned
+from tuneparts.search.algorithms.sampler import Pruned, _made
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.testing import AlgorithmContract
@@ -63,7 +63,7 @@ def made(name: str, count: int = 40, **fields: Any) -> tuple[Pruned, optuna.prun
     """The algorithm, and what makes decisions in Optuna's own loop."""
     pruner, options = PRUNERS[name]
     algorithm = Pruned(num_trials=count, every=2, pruner=pruner, options=options, **fields)
-    return algorithm, algorithm._made()
+    return algorithm, _made("pruner", pruner, options)
 
 
 def optimised(metric, pruner: optuna.pruners.BasePruner, objective, count: int = 40) -> None:
@@ -121,7 +121,10 @@ def test_pruners_that_look_at_values_decide_as_in_one_loop_of_optuna(
     ("fields", "message"),
     [
         ({"pruner": "medain"}, r"`medain` is not a known pruner. Did you mean `median`\?"),
-        ({"options": {"n_startup": 3}}, "not a known option of the pruner `median`"),
+        (
+            {"options": {"n_startup": 3}},
+            "`median` says: .* unexpected keyword argument",
+        ),
         ({"pruner": "percentile"}, "the pruner `percentile` says: .*percentile"),
         ({"pruner": f"{__name__}:no_pruner"}, "made 'not a pruner', which is no BasePruner"),
         ({"every": 3}, "`every` = 3: .* multiple of `interval` = 2"),

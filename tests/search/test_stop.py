@@ -16,8 +16,8 @@ from tuneparts.results.running import grow
 from tuneparts.results.select import select, summarise
 from tuneparts.results.tables import stop_notes
 from tuneparts.search import frames, runs, stopping
-from tuneparts.search.algorithms import SuccessiveHalving
 from tuneparts.search.algorithms.base import RandomSearch
+from tuneparts.search.algorithms.halving import SuccessiveHalving
 from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.card import RunCard
 from tuneparts.search.events import Row, TrialId

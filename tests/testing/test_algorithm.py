@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tuneparts.search.algorithms import Asha, RandomSearch, draw, drawn_trials, stretch, whole_trial
+from tuneparts.search.algorithms.base import RandomSearch, draw, drawn_trials, stretch, whole_trial
+from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.segment import ANY, Batch
 from tuneparts.testing import AlgorithmContract
 

@@ -12,7 +12,6 @@ from tuneparts.core.glossary import PASS_IN_SHORT
 from tuneparts.core.provenance import usable_cpus
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.results.rendering import Table, show
-from tuneparts.search import draws
 from tuneparts.search.arm import Arm
 
 if TYPE_CHECKING:
@@ -43,8 +42,8 @@ def _seconds_per_pass(arm: Arm, context: Any) -> float:
     from tuneparts.training.pack import Pack
 
     clock = time.process_time if context.device.type == "cpu" else time.perf_counter
-    values = draws.sample(arm, numpy_generator(0, "measure"))  # the config may lack what they give
-    config, _ = arm.config.replaced(arm.of_config(values)).measurable()
+    values = arm.sample(numpy_generator(0, "measure"))  # the config may lack what they give
+    config, _ = arm.config_at(values).measurable()
     short, long = 2, 6
     times = []
     for length in (short, short, long):  # the first one warms up

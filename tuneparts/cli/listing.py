@@ -91,8 +91,8 @@ def searches(
     rows: list[dict[str, Any]]
     if name is None:
         rows = [
-            {"search": file.name, "question": file.question, "file": str(file.path)}
-            for file in load.available()
+            {"search": name, "question": load.question(path), "file": str(path)}
+            for name, path in load.available().items()
         ]
         hint = "Arms of one: tuneparts searches NAME. Run one: tuneparts search NAME "
         hint += "[--scale smoke|cpu|paper] [--dry-run]. Write one: tuneparts new NAME"
@@ -243,7 +243,7 @@ def new(
     path = Path("searches") / f"{name}.py"
     if path.exists():
         raise ConfigError(f"a new search has a name of its own, but {path} is there already.")
-    if name in {file.name for file in load.available()}:
+    if name in load.available():
         raise ConfigError(
             f"a new search has a name of its own, but tuneparts brings a search `{name}` along. "
             "Choose another."

@@ -10,7 +10,7 @@ from tuneparts.core.glossary import define
 def _searches(incomplete: str) -> list[str]:
     from tuneparts.search import load
 
-    return [file.name for file in load.available() if file.name.startswith(incomplete)]
+    return [name for name in load.available() if name.startswith(incomplete)]
 
 
 def _methods(incomplete: str) -> list[str]:

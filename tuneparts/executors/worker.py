@@ -168,7 +168,7 @@ class SegmentExecution:
     Example:
         >>> import tempfile
         >>> from tuneparts.search import load
-        >>> from tuneparts.search.algorithms import whole_trial
+        >>> from tuneparts.search.algorithms.base import whole_trial
         >>> search = load.load("rotated_digits", scale="smoke", arms=["none"])
         >>> segment = whole_trial(search.arm("none"), seed=0, index=0, values={})
         >>> setting = TrialSetting.of(search, tempfile.mkdtemp())

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, SerializeAsAny, field_validator, model_validator
+import numpy as np
+from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
 from tuneparts.core import import_path, seeding
 from tuneparts.core.config import Config, parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods import catalog
-from tuneparts.search import draws
-from tuneparts.search.algorithms import Algorithm, Cost, Fixed
+from tuneparts.search.algorithms.base import Algorithm, Cost, Fixed
 from tuneparts.search.space import Dimension, Value, plain
 from tuneparts.training.config import MethodConfig
 
@@ -28,6 +28,11 @@ DATA_KEY = "data"
 _LEAVE_TEST_DATA = ("num_train", "standardise")
 """Fields of the data that leave validation and test examples as they are."""
 is_read: ContextVar[bool] = ContextVar("is an arm read from a run?", default=False)
+_Dimension: TypeAlias = Annotated[SerializeAsAny[Dimension], BeforeValidator(Dimension.made_from)]
+_TRIED = 1000
+"""Draws of which one must be allowed, or the space is taken for empty."""
+_MOST_DRAWS = 100_000
+"""Draws after which a trial gives up; with one in `_TRIED` allowed that does not happen."""
 _MOST_TASKS = 32
 """Variants of the data that an arm may have: all of them are held in memory."""
 
@@ -47,8 +52,7 @@ class Resources(Config):
     def _check_gpus(cls, gpus: float) -> float:
         if gpus > 1:
             raise ValueError(
-                f"resources.gpus = {gpus:g}: a trial runs on one GPU or a share of one; set it to "
-                "at most 1"
+                f"resources.gpus = {gpus:g}: a trial runs on one GPU or a share of one"
             )
         return gpus
 
@@ -58,7 +62,7 @@ class Arm(Config):
 
     Example:
         >>> from tuneparts.methods.baselines.config import StandardConfig
-        >>> from tuneparts.search.algorithms import RandomSearch
+        >>> from tuneparts.search.algorithms.base import RandomSearch
         >>> from tuneparts.search.space import Uniform
         >>> arm = Arm(
         ...     name="random",
@@ -73,12 +77,12 @@ class Arm(Config):
     name: str = Field(pattern=NAME)
     config: SerializeAsAny[MethodConfig]
     """The method's config. The space varies some of its fields; the others are as they stand."""
-    algorithm: SerializeAsAny[Algorithm] = Fixed()
+    algorithm: Annotated[SerializeAsAny[Algorithm], BeforeValidator(Algorithm.made_from)] = Fixed()
     """Any `Algorithm`, our own or not."""
-    space: dict[str, SerializeAsAny[Dimension]] = Field(default_factory=dict)
+    space: dict[str, _Dimension] = Field(default_factory=dict)
     """Dotted path of a field of the config (`optimiser.lr`), or of the search's data
     (`data.num_train`) -> its distribution."""
-    points: tuple[dict[str, Any], ...] = ()
+    points: tuple[dict[str, Annotated[Any, BeforeValidator(plain)]], ...] = ()
     """What is tried first: path -> value. A point may leave out dimensions, which are drawn."""
     constraint: str | None = None
     """A function of one's own, by itself or by its import path. It is called with the config of a
@@ -114,28 +118,6 @@ class Arm(Config):
             return parse(found, {**value, "method": found.model_fields["method"].default})
         return value
 
-    @field_validator("algorithm", mode="before")
-    @classmethod
-    def _parse_algorithm(cls, value: Any) -> Any:
-        return Algorithm.made_from(value)
-
-    @field_validator("space", mode="before")
-    @classmethod
-    def _parse_space(cls, value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        return {path: Dimension.made_from(dim) for path, dim in value.items()}
-
-    @field_validator("points", mode="before")
-    @classmethod
-    def _parse_points(cls, value: Any) -> Any:
-        if not isinstance(value, list | tuple):
-            return value
-        return tuple(
-            {str(path): plain(it) for path, it in one.items()} if isinstance(one, Mapping) else one
-            for one in value
-        )
-
     @field_validator("constraint", mode="before")
     @classmethod
     def _name_constraint(cls, value: Any) -> Any:
@@ -144,55 +126,71 @@ class Arm(Config):
     @model_validator(mode="after")
     def _check_arm(self) -> "Arm":
         catalog.check(self.config)
+        name, algorithm = self.name, self.algorithm.kind
         if isinstance(self.algorithm, Fixed) == bool(self.space):
             raise ValueError(
-                f"an arm has a space exactly when its algorithm draws from one, but `{self.name}` "
-                f"has algorithm `{self.algorithm.kind}` and {len(self.space)} dimensions"
+                f"an arm has a space exactly when its algorithm draws from one, but `{name}` has "
+                f"algorithm `{algorithm}` and {len(self.space)} dimensions"
             )
         if self.follows is not None and type(self.algorithm) is not Fixed:
-            raise ValueError(f"`{self.name}` follows `{self.follows}`, so it cannot search itself")
+            raise ValueError(f"`{name}` follows `{self.follows}`, so it cannot search itself")
         if self.follows is None and (self.fresh_seed or self.adopts != "hypers"):
-            raise ValueError(
-                f"`fresh_seed` and `adopts` are about the arm that an arm follows, but "
-                f"`{self.name}` follows none"
-            )
+            raise ValueError(f"`fresh_seed`, `adopts`: about a leader, but `{name}` follows none")
         if self.packed > 1 and not self.config.can_be_packed:
             raise ValueError(
-                f"`packed` = {self.packed} of `{self.name}`: only trials of the method `standard` "
-                f"are packed, and this is `{self.config.model_dump()['method']}`; leave it out"
+                f"`packed` = {self.packed} of `{name}`: only the method `standard` is packed, not "
+                f"`{self.config.model_dump()['method']}`; leave it out"
             )
         refuse_packed_runtime(self)
-        self._check_first()
+        if (self.points or self.constraint) and not self.space:
+            raise ValueError(f"`points` and `constraint` are about a space, but `{name}` has none")
+        if self.points and not self.algorithm.takes_points:
+            raise ValueError(f"algorithm `{algorithm}` of `{name}` draws none; leave `points` out")
+        varied = [path.removeprefix(DATA) for path in self.space if path.startswith(DATA)]
+        if self.has_variants and DATA_KEY in type(self.config).model_fields:
+            raise ValueError(f"the config of `{name}` has a field `data`: its arm cannot vary it")
+        if doubled := sorted(set(varied) & set(self.data)):
+            raise ValueError(f"`{name}` varies {doubled} of the data and sets them: it does both")
         # A draw that does not fit the config is refused now, and not in a worker an hour later.
         # One that is read from a run was tried when the run began: reading calls nothing.
         if not is_read.get():
-            draws.check(self)
+            self._check_points()
+            self._check_draws()
             self.algorithm.check(self)
         return self
 
-    def _check_first(self) -> None:
-        """Refuse points or a constraint where nothing is drawn, or not by us."""
-        given = [name for name in ("points", "constraint") if getattr(self, name)]
-        if given and not self.space:
-            raise ValueError(
-                f"`{given[0]}` is about a space, but `{self.name}` has none; leave it out"
-            )
-        if self.points and not self.algorithm.takes_points:
-            raise ValueError(
-                f"points are tried before others are drawn, but algorithm "
-                f"`{self.algorithm.kind}` of `{self.name}` draws none; leave `points` out"
-            )
-        varied = [path for path in self.space if path.startswith(DATA)]
-        if self.has_variants and DATA_KEY in type(self.config).model_fields:
-            raise ValueError(
-                f"the config of `{self.name}` has a field `data` itself, so its arm cannot vary "
-                f"that of the search: {', '.join(varied or self.data)}"
-            )
-        doubled = sorted({path.removeprefix(DATA) for path in varied} & set(self.data))
-        if doubled:
-            raise ValueError(
-                f"a field of the data is varied or set, but `{self.name}` does both with {doubled}"
-            )
+    def _check_points(self) -> None:
+        for number, given in enumerate(self.points):
+            for path, value in given.items():
+                if path not in self.space:
+                    raise ConfigError(
+                        f"point {number} of `{self.name}` has {path}, which is no dimension of its "
+                        f"space. Dimensions: {', '.join(self.space)}."
+                    )
+                if not self.space[path].contains(value):
+                    words = self.space[path].model_dump(mode="json", exclude={"kind"})
+                    raise ConfigError(
+                        f"point {number} of `{self.name}` has {value!r:.100} at `{path}`, outside "
+                        f"of {type(self.space[path]).__name__} {words!s:.300}."
+                    )
+
+    def _check_draws(self) -> None:
+        """Refuse a space that does not fit the config, or is empty, and points not allowed."""
+        rng = seeding.numpy_generator(0, "validate a space")
+        base = self.sample(rng, most=_TRIED)
+        tried = [base]
+        for path, dim in self.space.items():
+            examples = ({**base, path: value} for value in dim.examples(rng))
+            tried += filter(self.allows, examples)
+        for number, given in enumerate(self.points):
+            tried.append({**base, **given})
+            if set(given) == set(self.space) and not self.allows(given):
+                raise ConfigError(
+                    f"point {number} of `{self.name}`, {given!r:.200}: `{self.constraint}` does "
+                    "not allow it. Leave the point out."
+                )
+        for values in tried:
+            self.config_at(values)
 
     @property
     def trials_per_seed(self) -> int:
@@ -211,29 +209,58 @@ class Arm(Config):
         return ", ".join(f"{path}={value}" for path, value in sorted(changes.items()))
 
     @cached_property
-    def constraint_function(self) -> Callable[..., Any]:
-        """What the constraint names."""
+    def _constraint(self) -> Callable[..., Any]:
         assert self.constraint is not None
         found = import_path.find(self.constraint)
         if not callable(found):
-            raise ConfigError(
-                f"`constraint` = `{self.constraint}` is {found!r:.100}, not a function of a config."
-            )
+            raise ConfigError(f"`{self.constraint}` is {found!r:.100}, not a function of a config.")
         return found  # type: ignore[no-any-return]
 
-    @staticmethod
-    def of_config(values: Mapping[str, Value]) -> dict[str, Value]:
-        """Those of a trial's values that its method's config has."""
-        return {path: value for path, value in values.items() if not path.startswith(DATA)}
+    def sample(
+        self, rng: np.random.Generator, fixed: Mapping[str, Value] = {}, most: int | None = None
+    ) -> dict[str, Value]:
+        """Draw values that the constraint allows, beside some that are given."""
+        most = most or _MOST_DRAWS
+        for _ in range(most):
+            values = {path: dim.sample(rng) for path, dim in self.space.items()} | dict(fixed)
+            if self.allows(values):
+                return values
+        raise ConfigError(
+            f"`{self.constraint}` of `{self.name}`: it allows none of {most:,} draws from the "
+            "space. Narrow the space to where it allows some, or mend the constraint; a number "
+            "that it returns is at most 0 where a config is allowed."
+        )
+
+    def allows(self, values: Mapping[str, Value]) -> bool:
+        """Whether the constraint allows these values; without one, always."""
+        if self.constraint is None:
+            return True
+        config, constraint = self.config_at(values), self._constraint
+        try:
+            found = constraint(config)
+        except Exception as error:
+            raise ConfigError(
+                f"`{self.constraint}` of `{self.name}` raised {type(error).__name__}: {error} at "
+                f"{dict(values)!r:.200}. Let it return False for what it cannot judge."
+            ) from error
+        if isinstance(found, bool | np.bool_):
+            return bool(found)
+        if isinstance(found, int | float | np.number) and not math.isnan(found):
+            return bool(found <= 0)
+        raise ConfigError(
+            f"`{self.constraint}` of `{self.name}` returned {found!r:.100}: it must be True where "
+            "a config is allowed, or a number that is at most 0 there."
+        )
+
+    def config_at(self, values: Mapping[str, Value]) -> MethodConfig:
+        """The config of a trial at these values; those of the data are left out."""
+        own = {path: value for path, value in values.items() if not path.startswith(DATA)}
+        return self.config.replaced(own)
 
     def of_data(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """What the data of a trial has other than that of the search: path -> value."""
-        varied = {
-            path.removeprefix(DATA): value
-            for path, value in values.items()
-            if path.startswith(DATA)
-        }
-        return {**self.data, **varied}
+        varied = {path: value for path, value in values.items() if path.startswith(DATA)}
+        return {**self.data, **{path.removeprefix(DATA): value for path, value in varied.items()}}
 
     @property
     def has_variants(self) -> bool:
@@ -244,18 +271,15 @@ class Arm(Config):
         """All changes to the search's data that trials of this arm can have."""
         targets = [p for p in (*self.space, *self.data) if p.removeprefix(DATA) == "target"]
         if targets:
-            raise ValueError(
-                f"arms predict the same thing, but `{self.name}` has another target of its own; "
-                "make it a search of its own"
-            )
+            raise ValueError(f"arms predict the same thing, but `{self.name}` has another target")
         grids = {p: dim.grid() for p, dim in self.space.items() if p.startswith(DATA)}
         loose = [path for path, grid in grids.items() if not grid]
         number = math.prod(len(grid or ()) for grid in grids.values())
         if loose or number > _MOST_TASKS:
             raise ValueError(
-                "every variant of the data is loaded before anything runs, at most "
-                f"{_MOST_TASKS} of them, but `{self.name}` varies {', '.join(loose or grids)} "
-                f"over {'a range' if loose else number}; take a Choice of few values"
+                f"`{self.name}` varies {', '.join(loose or grids)} over "
+                f"{'a range' if loose else number}; take a Choice of few values: all variants of "
+                f"the data are loaded, at most {_MOST_TASKS}"
             )
         for values in itertools.product(*(grid or () for grid in grids.values())):
             yield self.of_data(dict(zip(grids, values, strict=True)))
@@ -267,11 +291,6 @@ class ArmSeeds:
 
     A replicate draws everything anew, so that an interval over replicates is about the method and
     not about one split of one data set (Bouthillier et al. 2021).
-
-    Example:
-        >>> seeds = ArmSeeds("none", draws_data=True)
-        >>> seeds.data(3), seeds.init(3)
-        (3, 3)
     """
 
     arm: str
@@ -298,19 +317,21 @@ def method_config(config: Mapping[str, Any]) -> MethodConfig:
 
 
 def variant_name(changes: Mapping[str, Value]) -> str:
-    """What a variant of the data is called: its changes, in one order.
-
-    Example:
-        >>> variant_name({"rotated": False, "num_train": 50})
-        '{"num_train": 50, "rotated": false}'
-    """
+    """What a variant of the data is called: its changes, in one order."""
     return json.dumps(changes, sort_keys=True)
 
 
 def refuse_packed_runtime(arm: Arm) -> None:
     """Raise for an arm whose trials are packed and have a runtime too."""
     if arm.packed > 1 and arm.config.runtime is not None:
-        raise ValueError(
-            f"a pack computes as torch does by itself, but `{arm.name}` has a `runtime`; leave "
-            "that out, or its `packed`"
-        )
+        raise ValueError(f"`{arm.name}` has a `runtime`, which a pack has not; leave out `packed`")
+
+
+def at(config: Mapping[str, Any], path: str) -> Any:
+    """What a trial's config has at a dotted path; None if it has nothing there."""
+    if path.startswith("data."):  # the paths into the search's data are kept whole
+        return config.get("data", {}).get(path.removeprefix("data."))
+    node: Any = config
+    for part in path.split("."):
+        node = node.get(part) if isinstance(node, Mapping) else None
+    return node

@@ -4,11 +4,10 @@
 `metadata.json`.
 """
 
-import functools
 import inspect
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,7 +24,7 @@ from tuneparts.search.journal import stops
 if TYPE_CHECKING:
     from tuneparts.search.arm import Arm
     from tuneparts.search.runs import Run
-    from tuneparts.search.space.dimension import Dimension
+    from tuneparts.search.space import Dimension
     from tuneparts.search.spec import Search
 
 UNTIL_DECIDED = "added until decided:"
@@ -89,7 +88,10 @@ class StopCard:
 
 @dataclass(frozen=True)
 class RunCard:
-    """A search as its report describes it; the fields are those of `metadata.json`, in order."""
+    """A search as its report describes it; the fields are those of `metadata.json`, in order.
+
+    Those that a `Search` has too are as there.
+    """
 
     name: str
     question: str = ""
@@ -99,25 +101,18 @@ class RunCard:
     quantity: str = "accuracy"
     """What the answer, and figures that say nothing else, are about: `test/accuracy`, ..."""
     objectives: tuple[str, ...] = ()
-    """Metrics that are weighed against each other, the selection metric first; or none."""
     selection: Mapping[str, Any] = field(default_factory=dict)
     """The rule that selects, as JSON; the best by the metric where it is empty."""
     data_draws: Literal["", "fixed", "drawn"] = ""
     """Whether every replicate has data of its own; empty where nothing is learnt from data."""
     compare: tuple[str, ...] = ()
-    """The two arms whose contrast answers the question, if it has one."""
     references: tuple[str, ...] = ()
-    """Arms that bound the others instead of competing, worst first."""
     answer: str = "difference"
-    """What is stated of the contrast: difference, equivalent_trials, found."""
     within: float | None = None
-    """Margin of equivalence."""
     found: Mapping[str, float | None] = field(default_factory=dict)
-    """Hypers that the question is about, with their true values where known."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The machine, in words."""
     notes: str = ""
-    """What the paper did and what differs here."""
     scale: str = ""
     figures: tuple[str, ...] = ()
     """Requests of `figures.gallery`, in the order of the page."""
@@ -144,10 +139,8 @@ class RunCard:
         if self.data_draws == "drawn":
             return "Each replicate draws its data anew, for all arms the same."
         if self.data_draws == "fixed":
-            return (
-                "All replicates share one fixed draw of the data, so intervals say nothing about "
-                "other data."
-            )
+            shared = "All replicates share one fixed draw of the data, so intervals say"
+            return f"{shared} nothing about other data."
         return ""
 
     @property
@@ -169,29 +162,28 @@ class RunCard:
 
     def arm(self, name: str) -> ArmCard:
         """The arm of this name."""
-        for arm in self.arms:
-            if arm.name == name:
-                return arm
-        raise UnknownNameError("arm", name, [arm.name for arm in self.arms])
+        arms = {arm.name: arm for arm in self.arms}
+        if name not in arms:
+            raise UnknownNameError("arm", name, arms)
+        return arms[name]
 
     def leaders(self, name: str) -> tuple[str, ...]:
         """The arms that this one rests on, nearest first."""
         chain: list[str] = []
-        leader = self.arm(name).follows
-        while leader is not None:
+        while (leader := self.arm([name, *chain][-1]).follows) is not None:
             if leader in chain:
                 raise ConfigError(f"arms follow one another in a line, but {name} in a circle.")
             chain.append(leader)
-            leader = self.arm(leader).follows
         return tuple(chain)
 
     @classmethod
     def of(cls, run: "Run", parent_run_id: str = "", stopped: Stops | None = None) -> "RunCard":
         """Describe a run; secrets are masked. Its journal is read for `stopped` if that is None."""
-        facts, search, redactor = run.card, run.search, redaction.of_process()
+        facts, search, masked = run.card, run.search, redaction.of_process().text
         data, record = search.data, data_record.read(run.folder)
         stopped = stops(run.folder / "journal.jsonl") if stopped is None else stopped
         rule = search.selection.model_dump(mode="json")
+        machine = str(facts.get("machine") or "")
         in_words = {
             "data": _data(search, record),
             "net": _nets(search),
@@ -199,32 +191,53 @@ class RunCard:
                 map(str, sorted({len(search.seeds_of(arm)) for arm in search.arms}))
             ),
             "started": time.strftime("%d %B %Y, %H:%M UTC", time.gmtime(run.created)).lstrip("0"),
-            "machine": str(facts.get("machine", "")),
+            "machine": machine,
         }
         copied = ("name", "metric", "objectives", "compare", "references", "answer", "within")
         return cls(
             **{name: getattr(search, name) for name in (*copied, "found")},
             **{name: facts[name] for name in ("digest", "commit", "command", "versions")},
-            question=redactor.text(search.question),
-            notes=redactor.text(search.notes),
+            question=masked(search.question),
+            notes=masked(search.notes),
             scale=str(search.scale),
             selection={} if rule == {"kind": "best"} else rule,
             quantity="accuracy" if data is None else data.target.metrics[0].name,
             data_draws=_data_draws(search, record),
-            environment={
-                name: redactor.text(str(facts[name])) for name in ("machine",) if facts.get(name)
-            },
+            environment={"machine": masked(machine)} if machine else {},
             figures=_figures(search),
             truth={} if data is None else data.truth,
-            facts={name: redactor.text(text) for name, text in in_words.items() if text},
+            facts={name: masked(text) for name, text in in_words.items() if text},
             stops=tuple(
                 StopCard(arm, seed, stop.message, stop.is_all)
                 for (arm, seed), stop in sorted(stopped.items())
             ),
-            history=tuple(_extension(step) for step in facts.get("history", [])),
+            history=tuple(
+                f"{time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime(step['time']))}: "
+                f"{'; '.join(step['news'])} ({step['command']}, commit {step['commit']})"
+                for step in facts.get("history", [])
+            ),
             parent_run_id=parent_run_id,
             metrics=tuple(m for m in search.declared_metrics() if m.name not in schema.BUILT_IN),
-            arms=tuple(_arm(search, arm) for arm in search.arms),
+            arms=tuple(
+                ArmCard(
+                    name=arm.name,
+                    method=arm.config.model_dump()["method"],
+                    trials_per_seed=arm.trials_per_seed,
+                    seeds=search.seeds_of(arm),
+                    follows=arm.follows,
+                    is_adaptive=arm.algorithm.is_adaptive,
+                    is_free=arm.algorithm.is_free,
+                    passes=arm.config.passes,
+                    budget_note=masked(arm.budget_note),
+                    judged_on=masked(arm.judged_on),
+                    is_tuning=any(
+                        one.follows == arm.name and one.adopts == "config" for one in search.arms
+                    ),
+                    what=masked(_what(search, arm)),
+                    space=masked(_space(arm.space)),
+                )
+                for arm in search.arms
+            ),
         )
 
     def to_json(self) -> str:
@@ -236,16 +249,12 @@ class RunCard:
 
     @classmethod
     def from_json(cls, text: str) -> "RunCard":
-        """Read what `to_json` wrote, and declare the metrics of the search in this process.
-
-        Raises:
-            DataError: Something else wrote it.
-        """
+        """Read what `to_json` wrote, and declare the metrics of the search in this process."""
         try:
             tree: dict[str, Any] = json.loads(text)
             for metric in tree["metrics"]:
                 metric["direction"] = schema.Direction[metric["direction"]]
-            found = _adapter().validate_python(tree)
+            found = _ADAPTER.validate_python(tree)
             for arm in found.arms:
                 found.leaders(arm.name)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -254,29 +263,7 @@ class RunCard:
         return found
 
 
-@functools.cache
-def _adapter() -> TypeAdapter[RunCard]:
-    return TypeAdapter(RunCard)
-
-
-def _arm(search: "Search", arm: "Arm") -> ArmCard:
-    masked = redaction.of_process().text
-    followers = [other for other in search.arms if other.follows == arm.name]
-    return ArmCard(
-        name=arm.name,
-        method=arm.config.model_dump()["method"],
-        trials_per_seed=arm.trials_per_seed,
-        seeds=search.seeds_of(arm),
-        follows=arm.follows,
-        is_adaptive=arm.algorithm.is_adaptive,
-        is_free=arm.algorithm.is_free,
-        passes=arm.config.passes,
-        budget_note=masked(arm.budget_note),
-        judged_on=masked(arm.judged_on),
-        is_tuning=any(other.adopts == "config" for other in followers),
-        what=masked(_what(search, arm)),
-        space=masked(_space(arm.space)),
-    )
+_ADAPTER = TypeAdapter(RunCard)
 
 
 def _data_draws(
@@ -301,27 +288,24 @@ def _figures(search: "Search") -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _extension(step: Mapping[str, Any]) -> str:
-    """One extension of a run in a line."""
-    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(step["time"]))
-    return f"{when}: {'; '.join(step['news'])} ({step['command']}, commit {step['commit']})"
-
-
 def _what(search: "Search", own: "Arm") -> str:
-    """What an arm is: its method, its algorithm, and how it differs from its like.
-
-    Two arms are alike that have one method, one algorithm, and follow the same arm or none.
-    """
+    """What an arm is: its method, its algorithm, and how it differs from the first such arm."""
     parts = [_sentence(own.config) or f"The method `{own.config.model_dump()['method']}`."]
     if own.follows is not None:
         parts.append(f"Trained at the hypers that `{own.follows}` found.")
     if own.trials_per_seed > 1:
-        parts.append(_algorithm(own))
-    kinds = {
-        one.name: (type(one.config), type(one.algorithm), one.follows is None)
-        for one in search.arms
-    }
-    like = next(one for one in search.arms if kinds[one.name] == kinds[own.name])
+        fields = own.algorithm.model_dump(mode="json", exclude_defaults=True)
+        # What of Optuna it is is said also where it is the usual one.
+        optuna = {"sampler", "pruner"} & set(type(own.algorithm).model_fields)
+        fields = {name: getattr(own.algorithm, name) for name in optuna} | fields
+        settings = _listed(fields, but=("kind", "num_trials"))
+        parts.append(_sentence(own.algorithm) or f"The algorithm `{own.algorithm.kind}`.")
+        parts.append(f"({settings})" if settings else "")
+
+    def kind(arm: "Arm") -> tuple[type, type, bool]:
+        return type(arm.config), type(arm.algorithm), arm.follows is None
+
+    like = next(one for one in search.arms if kind(one) == kind(own))
     if like.name != own.name:
         parts.append(_difference(own, like))
     return " ".join(filter(None, parts))
@@ -352,27 +336,8 @@ def _difference(own: "Arm", like: "Arm") -> str:
     return f"As `{like.name}`, but with {', '.join(found[:_MOST_DIFFERENCES])}{rest}."
 
 
-def _algorithm(own: "Arm") -> str:
-    """The algorithm of an arm, with its settings."""
-    fields = own.algorithm.model_dump(mode="json", exclude_defaults=True)
-    # What of Optuna it is is said also where it is the usual one.
-    optuna = {"sampler", "pruner"} & set(type(own.algorithm).model_fields)
-    fields = {name: getattr(own.algorithm, name) for name in optuna} | fields
-    shown = {name: value for name, value in fields.items() if name not in ("kind", "num_trials")}
-    settings = [f"{name} {_value(value)}" for name, value in shown.items()]
-    sentence = _sentence(own.algorithm) or f"The algorithm `{own.algorithm.kind}`."
-    return f"{sentence} ({', '.join(settings)})" if settings else sentence
-
-
 def _space(dimensions: Mapping[str, "Dimension"]) -> str:
-    """The dimensions of a space with where their values come from; equal ones together.
-
-    Example:
-        >>> from tuneparts.search.space import Uniform
-        >>> _space({"hypers.affine.rotation": Uniform(low=0, high=3.2), "optimiser.lr": Uniform(
-        ...     low=1e-4, high=0.1, log=True)})
-        'rotation (rad): 0 to 3.2; lr: 0.0001 to 0.1, evenly in the logarithm'
-    """
+    """The dimensions of a space with where their values come from; equal ones together."""
     names: dict[str, list[str]] = {}
     for path, dimension in dimensions.items():
         short = path.rpartition(".")[2]
@@ -391,21 +356,18 @@ def _range(dimension: "Dimension") -> str:
     values = dimension.grid()
     if values is not None and len(values) <= 2 * _MOST_DIFFERENCES:
         return " or ".join(_value(dimension.shown(value)) for value in values)
-    rest = ", ".join(f"{name} {_value(value)}" for name, value in fields.items() if name != "kind")
-    return f"{fields.get('kind', type(dimension).__name__)} ({rest})"
+    return f"{fields.get('kind', type(dimension).__name__)} ({_listed(fields, but=('kind',))})"
 
 
 def _nets(search: "Search") -> str:
     """The nets of the arms, each with the fields that differ from its defaults."""
-    nets = [getattr(one.config, "net", None) for one in search.arms]
-    return "; ".join(dict.fromkeys(_net(each) for each in nets if each is not None))
-
-
-def _net(config: Any) -> str:
-    fields = config.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
-    own = ", ".join(f"{name} {_value(value)}" for name, value in fields.items())
-    name = str(getattr(config, "name", type(config).__name__))
-    return f"{name} ({own})" if own else name
+    found: dict[str, None] = {}
+    for config in (getattr(arm.config, "net", None) for arm in search.arms):
+        if config is not None:
+            own = _listed(config.model_dump(mode="json", exclude_defaults=True), but=("name",))
+            name = str(getattr(config, "name", type(config).__name__))
+            found[f"{name} ({own})" if own else name] = None
+    return "; ".join(found)
 
 
 def _data(search: "Search", record: Mapping[str, Any] | None) -> str:
@@ -422,18 +384,21 @@ def _data(search: "Search", record: Mapping[str, Any] | None) -> str:
     words = ", ".join([search.data.name, *variant])
     if record is None:
         return words
-    counts = ", ".join(
-        f"{record[f'num_{part}']:,} {what}"
-        for part, what in (("train", "training"), ("val", "validation"), ("test", "test"))
-    )
-    shape: Sequence[int] = record["in_shape"]
-    return f"{words}; {counts} examples of {' x '.join(map(str, shape))} numbers"
+    parts = {"num_train": "training", "num_val": "validation", "num_test": "test"}
+    counts = ", ".join(f"{record[part]:,} {what}" for part, what in parts.items())
+    shape = " x ".join(map(str, record["in_shape"]))
+    return f"{words}; {counts} examples of {shape} numbers"
 
 
 def _sentence(thing: Any) -> str:
     """The first paragraph of the docstring of an object's class, where it has one of its own."""
     own = type(thing).__dict__.get("__doc__")
     return "" if own is None else inspect.cleandoc(own).partition("\n\n")[0].replace("\n", " ")
+
+
+def _listed(fields: Mapping[str, Any], but: tuple[str, ...] = ()) -> str:
+    """Fields with their values, but for some: `lr 0.1, momentum 0.9`."""
+    return ", ".join(f"{name} {_value(v)}" for name, v in fields.items() if name not in but)
 
 
 def _value(value: Any) -> str:

@@ -7,7 +7,6 @@ from tuneparts.core.errors import ConfigError, TunepartsError
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.data.task import Task, part_digest
 from tuneparts.models import check_own_nets, own_nets
-from tuneparts.search import draws
 from tuneparts.search.arm import Arm, variant_name
 from tuneparts.search.spec import Search
 from tuneparts.training.config import SupervisedConfig
@@ -21,25 +20,29 @@ def check(search: Search) -> None:
     is built once and tried on two examples, and a learner of its arm is built with it and trained
     not at all. A hyper of one's own is called once. Where trials are packed, a pack makes one step.
 
-    Raises:
-        ConfigError: An arm cannot run, with its name, the reason and what to do.
-        DataError: Data of one's own cannot be learnt from.
-
     Example:
         >>> from tuneparts.search import load
         >>> check(load.load("rotated_digits", scale="smoke"))
     """
     for arm in search.arms:
-        if search.objectives and arm.algorithm.is_adaptive:
-            _try_objectives(arm, search)
+        if not search.objectives or not arm.algorithm.is_adaptive:
+            continue
+        try:  # not every sampler takes several objectives
+            next(arm.algorithm.front_proposals(arm, search.seeds_of(arm)[0], search.all_objectives))
+        except (ValueError, NotImplementedError) as error:
+            raise ConfigError(
+                f"the algorithm of `{arm.name}` weighs the objectives "
+                f"{', '.join(search.objectives)}, but it says: {error} Take `nsgaii` or `tpe`, or "
+                "search by one metric."
+            ) from error
     draw = search.data_draws()[0]
     variants = search.load_variants(draw)
-    has_own_data = search.data is not None and search.data.is_own
-    if not has_own_data and not any(arm.packed > 1 or _has_own(arm) for arm in search.arms):
-        check_data(search, None, variants)
-        return
-    task = search.load_data(draw=draw)
+    is_tried = search.data is not None and search.data.is_own
+    is_tried |= any(arm.packed > 1 or _has_own(arm) for arm in search.arms)
+    task = search.load_data(draw=draw) if is_tried else None
     check_data(search, task, variants)
+    if task is None:
+        return
     for arm in search.arms:
         if own_nets(arm.config):
             _try_nets(arm, task, seed=search.seeds_of(arm)[0])
@@ -50,54 +53,31 @@ def check(search: Search) -> None:
 def check_data(search: Search, task: Task | None, variants: Mapping[str, Task]) -> None:
     """Ask every method whether it can run here, and learn from data that was loaded.
 
-    Args:
-        search: the resolved search.
-        task: its data; None where it is not loaded yet, which executors do.
-        variants: `search.load_variants` of the first draw.
-
-    Raises:
-        ConfigError: An arm cannot run, or does not fit the data.
+    `task` is None where executors are yet to load it. Scores on different examples of the
+    `variants`, those of the first draw, do not compare.
     """
     for arm in search.arms:
         arm.config.check(copies_state=arm.algorithm.replaces_failed)
-        if arm.has_variants:
-            _check_variants(arm, search.metric, variants)
         if task is not None and arm.config.needs_data:
             _check_task(arm, task)
+        parts: dict[str, str] = {}
+        for changes in arm.data_variants() if arm.has_variants else ():
+            name = variant_name(changes)
+            _check_task(arm, variants[name])
+            val, test = part_digest(variants[name].val), part_digest(variants[name].test)
+            parts[f"{val} {test}"] = name
+        if len(parts) > 1:
+            one, other, *_ = parts.values()
+            raise ConfigError(
+                f"trials of `{arm.name}` are compared by {search.metric} on validation and test "
+                f"examples, but they differ between {one} and {other}. Vary `data.num_train`, or "
+                "give each variant an arm of its own: `Arm(data={...})`."
+            )
 
 
 def _drawn(arm: Arm) -> Any:
     """A config of the arm at a draw, for it may lack what the space gives."""
-    values = draws.sample(arm, numpy_generator(0, "try a config"))
-    return arm.config.replaced(arm.of_config(values))
-
-
-def _try_objectives(arm: Arm, search: Search) -> None:
-    """Let the algorithm propose its first trials; not every sampler takes several objectives."""
-    try:
-        next(arm.algorithm.front_proposals(arm, search.seeds_of(arm)[0], search.all_objectives))
-    except (ValueError, NotImplementedError) as error:
-        raise ConfigError(
-            f"the algorithm of `{arm.name}` weighs the objectives {', '.join(search.objectives)}, "
-            f"but it says: {error} Take `nsgaii` or `tpe`, or search by one metric."
-        ) from error
-
-
-def _check_variants(arm: Arm, metric: str, variants: Mapping[str, Task]) -> None:
-    """Refuse data that an arm cannot learn from, and scores that do not compare."""
-    parts: dict[str, str] = {}
-    for changes in arm.data_variants():
-        name = variant_name(changes)
-        task = variants[name]
-        _check_task(arm, task)
-        parts[f"{part_digest(task.val)} {part_digest(task.test)}"] = name
-    if len(parts) > 1:
-        one, other, *_ = parts.values()
-        raise ConfigError(
-            f"trials of `{arm.name}` are compared by {metric}, so a dimension over the data leaves "
-            f"validation and test examples as they are, but they differ between {one} and {other}. "
-            "Vary `data.num_train`, or give each variant an arm of its own: `Arm(data={...})`."
-        )
+    return arm.config_at(arm.sample(numpy_generator(0, "try a config")))
 
 
 def _has_own(arm: Arm) -> bool:
@@ -140,8 +120,8 @@ def _try_nets(arm: Arm, task: Task, *, seed: int) -> None:
         config.build(Context(task, seed))
     except Exception as error:  # whatever somebody else's code raises
         reason = f"{type(error).__name__}: {error}. Change the net, or give the arm another method."
+        reason = str(error) if isinstance(error, TunepartsError) else reason
         raise ConfigError(
             f"arm `{arm.name}` cannot train {nets} on inputs of shape {task.in_shape} "
-            f"with {task.num_outputs} outputs: "
-            f"{error if isinstance(error, TunepartsError) else reason}"
+            f"with {task.num_outputs} outputs: {reason}"
         ) from error

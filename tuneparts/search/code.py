@@ -6,11 +6,12 @@ the file has been edited since. Workers import from that copy, or from one that 
 
 import ast
 import atexit
+import functools
 import hashlib
 import importlib
 import io
-import json
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -18,10 +19,10 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tuneparts
 from tuneparts.core import atomic, import_path
@@ -36,12 +37,12 @@ LITTER = ("__pycache__", "*.pyc", ".*")
 """What is never copied along with code."""
 MOST_BYTES = 10_000_000
 """How large the code of a search may be: it is sent to every worker."""
+_TURN = threading.Lock()
+"""Held by the thread that goes in next, so that none waits for ever."""
 _CHANGED = threading.Condition(threading.RLock())
-"""Guards what follows, `sys.path` and `sys.modules`; told when a folder is no longer in use."""
+"""Guards what follows, `sys.path` and `sys.modules`; notified when a folder is not in use more."""
 _IMPORTED: dict[str, Path] = {}
 """Modules in `sys.modules` that were imported from the folder of a search -> that folder."""
-_UNPACKED: dict[str, Path] = {}
-"""Digest of code that was sent to this process -> the folder where it lies."""
 
 
 @dataclass
@@ -59,24 +60,17 @@ class _Use:
 
 _USES: dict[str, _Use] = {}
 """What folders hold -> the one of them that is in use."""
-_QUEUE: list[object] = []
-"""Threads that wait to go in, in order, so that none waits for ever."""
 _INSIDE = threading.local()
 """`depth`: how often this thread is inside of `importable`."""
 
 
 @contextmanager
 def importable(folder: Path, *, content: str = "", afresh: bool = False) -> Iterator[None]:
-    """Put a folder on the import path.
+    """Put a folder on the import path; with `afresh` as if nothing had been imported from it.
 
-    Threads that import the same, or modules of different names, go on side by side. Where two
-    folders have a module of the same name, one thread waits for the other; what was imported from
-    a folder that is not in use is forgotten.
-
-    Args:
-        folder: where modules lie.
-        content: what they are; folders of the same content are as one. The folder when not given.
-        afresh: forget also what was imported from this folder; it may have been edited since.
+    Threads that import the same, or modules of different names, go on side by side: folders of the
+    same `content` are as one. Where two folders have a module of the same name, one thread waits
+    for the other; what was imported from a folder that is not in use is forgotten.
     """
     folder = folder.resolve()
     content = content or str(folder)
@@ -89,50 +83,37 @@ def importable(folder: Path, *, content: str = "", afresh: bool = False) -> Iter
             return False
         return not any(names & use.names for other, use in _USES.items() if other != content)
 
-    with _CHANGED:
-        if not depth:  # one that is inside does not wait, lest two threads wait for each other
-            turn = object()
-            _QUEUE.append(turn)
-            try:
-                _CHANGED.wait_for(lambda: _QUEUE[0] is turn and is_free())
-            finally:
-                _QUEUE.remove(turn)
-                _CHANGED.notify_all()
-        use = _enter(folder, content, names, afresh=afresh)
+    # A thread that is inside does not wait, lest two threads wait for each other.
+    with nullcontext() if depth else _TURN, _CHANGED:
+        if not depth:
+            _CHANGED.wait_for(is_free)
+        kept = {use.folder for use in _USES.values() if not names & use.names}
+        if not afresh:
+            kept.add(_USES[content].folder if content in _USES else folder)
+        for name in [name for name, home in _IMPORTED.items() if home not in kept]:
+            del _IMPORTED[name]
+            sys.modules.pop(name, None)
+        if content not in _USES:
+            _USES[content] = _Use(folder, names, set(sys.modules))
+            sys.path.insert(0, str(folder))
+            importlib.invalidate_caches()
+        use = _USES[content]
+        use.count += 1
         _INSIDE.depth = depth + 1
     try:
         yield
     finally:
         with _CHANGED:
             _INSIDE.depth = depth
-            _leave(use, content)
-
-
-def _enter(folder: Path, content: str, names: frozenset[str], *, afresh: bool) -> _Use:
-    kept = {use.folder for use in _USES.values() if not names & use.names}
-    if not afresh:
-        kept.add(_USES[content].folder if content in _USES else folder)
-    for name in [name for name, home in _IMPORTED.items() if home not in kept]:
-        del _IMPORTED[name]
-        sys.modules.pop(name, None)
-    if content not in _USES:
-        _USES[content] = _Use(folder, names, set(sys.modules))
-        sys.path.insert(0, str(folder))
-        importlib.invalidate_caches()
-    _USES[content].count += 1
-    return _USES[content]
-
-
-def _leave(use: _Use, content: str) -> None:
-    for name in set(sys.modules) - use.known:
-        use.known.add(name)
-        if _is_from(use.folder, name):
-            _IMPORTED[name] = use.folder
-    use.count -= 1
-    if not use.count:
-        sys.path.remove(str(use.folder))
-        del _USES[content]
-        _CHANGED.notify_all()
+            for name in set(sys.modules) - use.known:
+                use.known.add(name)
+                if _is_from(use.folder, name):
+                    _IMPORTED[name] = use.folder
+            use.count -= 1
+            if not use.count:
+                sys.path.remove(str(use.folder))
+                del _USES[content]
+                _CHANGED.notify_all()
 
 
 def _is_from(folder: Path, name: str) -> bool:
@@ -181,48 +162,48 @@ class Code:
         if not self.archive:
             yield
             return
-        with importable(self._here(), content=self.digest):
+        here = Path(self.folder)
+        with importable(here if here.is_dir() else _unpacked(self.archive), content=self.digest):
             yield
 
-    def _here(self) -> Path:
-        """The folder of the driver, or a copy of it where this machine does not see it."""
-        if Path(self.folder).is_dir():
-            return Path(self.folder)
-        with _CHANGED:
-            if self.digest not in _UNPACKED:
-                goal = Path(tempfile.mkdtemp(prefix="tuneparts-code-"))
-                atexit.register(shutil.rmtree, goal, ignore_errors=True)
-                with zipfile.ZipFile(io.BytesIO(self.archive)) as file:
-                    file.extractall(goal)
-                _UNPACKED[self.digest] = goal
-            return _UNPACKED[self.digest]
+
+@functools.cache
+def _unpacked(archive: bytes) -> Path:
+    """A folder with the code, for a machine that does not see that of the driver."""
+    goal = Path(tempfile.mkdtemp(prefix="tuneparts-code-"))
+    atexit.register(shutil.rmtree, goal, ignore_errors=True)
+    with zipfile.ZipFile(io.BytesIO(archive)) as file:
+        file.extractall(goal)
+    return goal
 
 
 def keep(search: "Search", folder: Path) -> Code:
-    """Copy the code that a search brings along into a folder, unless it is there already.
-
-    Raises:
-        ConfigError: It is too large to travel.
-        StorageError: It cannot be written.
-    """
-    if not folder.exists():
-        sources = _sources(search)
-        if not sources:
-            return Code()
-        try:
-            _copy(sources, folder)
-        except OSError as error:
-            raise StorageError(f"the code of a search is kept in {folder}, but: {error}") from error
+    """Copy the code that a search brings along into a folder, unless it is there already."""
+    if folder.exists():
+        return Code.of(folder)
+    sources = _sources(search)
+    if not sources:
+        return Code()
+    size = sum(file.stat().st_size for path in sources for file in _files(path))
+    if size > MOST_BYTES:
+        raise ConfigError(
+            f"the code of a search is sent to every worker and has at most {MOST_BYTES:,} bytes, "
+            f"but {', '.join(map(str, sources))} have {size:,}. Move data out of the packages "
+            "beside the search file, or install them where workers run."
+        )
+    with _storing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # All or nothing: a folder that is there is taken to be whole.
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix="code-") as name:
+            half = Path(name) / "code"
+            half.mkdir()
+            copy(sources, half)
+            half.rename(folder)
     return Code.of(folder)
 
 
 def add(parts: Iterable["BaseModel"], folder: Path) -> None:
-    """Copy what new arms of a search bring along into the folder of a run, beside what is there.
-
-    Raises:
-        ConfigError: A file of that name is there with another content, which old trials ran with.
-        StorageError: It cannot be written.
-    """
+    """Copy what new arms of a search bring along into the folder of a run, beside what is there."""
     for source in dict.fromkeys(path for part in parts for path in _sources(part)):
         for file in _files(source):
             goal = folder / file.relative_to(source.parent)
@@ -231,40 +212,40 @@ def add(parts: Iterable["BaseModel"], folder: Path) -> None:
                     f"trials of a run share their code, but {file} is not what the run began with. "
                     "Bring the file back, and put new arms into one of another name."
                 )
-            try:
+            with _storing(folder):
                 if not goal.exists():
                     atomic.write_bytes(goal, file.read_bytes())
-            except OSError as error:
-                raise StorageError(
-                    f"the code of a search is kept in {folder}, but: {error}"
-                ) from error
+
+
+@contextmanager
+def _storing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"the code of a search is kept in {folder}, but: {error}") from error
 
 
 def copy(paths: list[Path], folder: Path) -> None:
     """Copy files and package folders into a folder, side by side, with modes by this umask."""
-    ignore = shutil.ignore_patterns(*LITTER)
     for path in paths:
-        if not path.is_dir():
-            shutil.copyfile(path, folder / path.name)
-            continue
-        for here, folders, files in os.walk(path, followlinks=True):
-            goal = folder / path.name / Path(here).relative_to(path)
-            goal.mkdir(parents=True, exist_ok=True)
-            skipped = ignore(here, [*folders, *files])
-            folders[:] = [name for name in folders if name not in skipped]
-            for name in set(files) - skipped:
-                shutil.copyfile(Path(here) / name, goal / name)
+        for file in _files(path):
+            goal = folder / file.relative_to(path.parent)
+            goal.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, goal)
 
 
 def neighbours(path: Path) -> list[Path]:
-    """Files and package folders beside a search file that it imports, also by way of each other.
-
-    Read from the import statements; nothing is run.
-    """
+    """Files and folders beside a search file that it imports, by its text; nothing is run."""
     found: dict[str, Path] = {}
-    unread = _files(path)
+    unread = [file for file in _files(path) if file.suffix == ".py"]
     while unread:
-        for name in _imported_names(unread.pop()) - set(found):
+        names: list[str] = []
+        for node in ast.walk(ast.parse(unread.pop().read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.append(node.module)
+        for name in {name.partition(".")[0] for name in names} - set(found):
             module, package = path.parent / f"{name}.py", path.parent / name
             if package.is_dir() and package != path:
                 found[name] = package
@@ -275,77 +256,30 @@ def neighbours(path: Path) -> list[Path]:
     return [found[name] for name in sorted(found)]
 
 
-def _copy(sources: list[Path], folder: Path) -> None:
-    """Copy all or nothing: a folder that is there is taken to be whole."""
-    size = sum(file.stat().st_size for path in sources for file in _files(path))
-    if size > MOST_BYTES:
-        raise ConfigError(
-            f"the code of a search is sent to every worker and has at most {MOST_BYTES:,} bytes, "
-            f"but {', '.join(map(str, sources))} have {size:,}. Move data out of the packages "
-            "beside the search file, or install them where workers run."
-        )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="code-") as name:
-        half = Path(name) / "code"
-        half.mkdir()
-        copy(sources, half)
-        half.rename(folder)
-
-
 def _sources(part: "BaseModel") -> list[Path]:
-    """The files and package folders of all that a search, or an arm, names by import path."""
+    """The files and package folders of all that a search, or an arm, names by import path.
+
+    Without what is installed, or lies beside this package: that is found wherever this package is.
+    """
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    homes = [Path(sysconfig.get_path(name)).resolve() for name in names]
+    beside = Path(tuneparts.__file__).resolve().parent.parent
     found: dict[Path, None] = {}
-    for path in _import_paths(json.loads(part.model_dump_json())):
-        source = _source(path)
-        if source is not None:
+    for path in re.findall(f'"({import_path.PATTERN.pattern})"', part.model_dump_json()):
+        module = import_path.loaded(path.partition(":")[0].partition(".")[0])
+        place = [*getattr(module, "__path__", []), getattr(module, "__file__", None)][0]
+        source = Path(place or beside).resolve()
+        is_installed = any(source.is_relative_to(home) for home in homes)
+        if place and not is_installed and source.parent != beside:
             found |= dict.fromkeys([source, *neighbours(source)])
     return list(found)
 
 
-def _import_paths(tree: Any) -> Iterator[str]:
-    if isinstance(tree, dict):
-        tree = list(tree.values())
-    if isinstance(tree, list):
-        for value in tree:
-            yield from _import_paths(value)
-    elif isinstance(tree, str) and import_path.PATTERN.fullmatch(tree):
-        yield tree
-
-
-def _source(path: str) -> Path | None:
-    """The top module or package of an import path; None if it is installed, or no module."""
-    top = path.partition(":")[0].partition(".")[0]
-    module = import_path.loaded(top)
-    places = [*getattr(module, "__path__", []), getattr(module, "__file__", None)]
-    if places[0] is None:
-        return None
-    source = Path(places[0]).resolve()
-    homes = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    is_installed = any(source.is_relative_to(Path(home).resolve()) for home in homes)
-    # Whatever lies beside this package is found wherever this package is found.
-    is_beside_us = source.parent == Path(tuneparts.__file__).resolve().parent.parent
-    return None if is_installed or is_beside_us else source
-
-
 def _files(path: Path) -> list[Path]:
-    """All files of a package that are copied, or the one file."""
-    if path.is_file():
-        return [path]
-
-    def is_litter(file: Path) -> bool:
-        return any(Path(part).match(one) for part in file.relative_to(path).parts for one in LITTER)
-
-    return sorted(file for file in path.rglob("*") if file.is_file() and not is_litter(file))
-
-
-def _imported_names(path: Path) -> set[str]:
-    """First parts of all absolute imports of a file; nothing if it is no Python."""
-    names: list[str] = []
-    if path.suffix != ".py":
-        return set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.append(node.module)
-    return {name.partition(".")[0] for name in names}
+    """All files of a package that are copied, also behind links, or the one file."""
+    found, ignore = [path], shutil.ignore_patterns(*LITTER)
+    for here, folders, files in os.walk(path, followlinks=True):
+        skipped = ignore(here, [*folders, *files])
+        folders[:] = [name for name in folders if name not in skipped]
+        found += [Path(here) / name for name in files if name not in skipped]
+    return sorted(file for file in found if file.is_file())

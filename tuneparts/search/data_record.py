@@ -9,7 +9,6 @@ from typing import Any
 from tuneparts.core import atomic
 from tuneparts.core.errors import DataError, StorageError
 from tuneparts.data.task import Task, digest
-from tuneparts.data.variants import CorruptedTest
 
 FILE = "data.json"
 
@@ -22,25 +21,18 @@ def keep(
 ) -> None:
     """Write the record of a run's data, or compare the data with the record that is there.
 
-    Args:
-        task: the data as it was loaded just now.
-        folder: of the run.
-        variants: the data of trials that learn from other data, by name.
-        draws: task and variants of each draw, where replicates have data of their own. A run that
-            has grown may have draws that its record does not know, which are added.
-
-    Raises:
-        DataError: The data is not what the run began with.
+    Where replicates have data of their own, `draws` has the data and its variants by seed. A run
+    that has grown may have draws that its record does not know, which are added.
     """
-    now = _with_variants(task, variants or {})
+    now = _facts(task, variants)
     if draws:
-        now["draws"] = {str(seed): _with_variants(*one) for seed, one in draws.items()}
+        now["draws"] = {str(seed): _facts(*one) for seed, one in draws.items()}
     before = read(folder)
-    known = before.get("draws", {}) if before is not None else {}
-    added = [seed for seed in now.get("draws", {}) if seed not in known] if known else []
-    if before is not None and added:
-        before = {**before, "draws": {**known, **{s: now["draws"][s] for s in added}}}
-    if before is None or (added and before == now):
+    known = (before or {}).get("draws", {})
+    is_grown = bool(known) and not set(now.get("draws", {})) <= set(known)
+    if before is not None and is_grown:
+        before["draws"] = {**now["draws"], **known}
+    if before is None or (is_grown and before == now):
         try:
             atomic.write_text(folder / FILE, json.dumps(now, indent=2) + "\n")
         except OSError as error:
@@ -64,15 +56,8 @@ def read(folder: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _with_variants(task: Task, variants: Mapping[str, Task]) -> dict[str, Any]:
-    facts = _facts(task)
-    if variants:
-        facts["variants"] = {name: _facts(one) for name, one in sorted(variants.items())}
-    return facts
-
-
-def _facts(task: Task) -> dict[str, Any]:
-    return {
+def _facts(task: Task, variants: Mapping[str, Task] | None = None) -> dict[str, Any]:
+    facts: dict[str, Any] = {
         "name": task.name,
         "target": task.target.kind,
         "in_shape": list(task.in_shape),
@@ -81,14 +66,12 @@ def _facts(task: Task) -> dict[str, Any]:
         "num_val": len(task.val),
         "num_test": len(task.test),
         "digest": digest(task),
-        **({} if task.corrupted is None else {"corrupted": _corrupted(task.corrupted)}),
     }
-
-
-def _corrupted(images: CorruptedTest) -> dict[str, Any]:
-    """What can be told without reading gigabytes."""
-    return {
-        "kinds": list(images.kinds),
-        "num_images": len(images.labels),
-        "labels": hashlib.sha256(images.labels.tobytes()).hexdigest()[:12],
-    }
+    if task.corrupted is not None:  # what can be told without reading gigabytes
+        labels = task.corrupted.labels
+        digits = hashlib.sha256(labels.tobytes()).hexdigest()[:12]
+        kinds = list(task.corrupted.kinds)
+        facts["corrupted"] = {"kinds": kinds, "num_images": len(labels), "labels": digits}
+    if variants:
+        facts["variants"] = {name: _facts(one) for name, one in sorted(variants.items())}
+    return facts

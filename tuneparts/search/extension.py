@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.search.algorithms import Algorithm
+from tuneparts.search.algorithms.base import Algorithm
 from tuneparts.search.arm import Arm
 from tuneparts.search.checkpoints import CheckpointStore
 from tuneparts.search.events import TrialId, TrialRetried, TrialStarted
@@ -37,15 +37,11 @@ def extended(
 ) -> tuple[Search, tuple[str, ...]]:
     """Add to a search; what would change trials that it has is refused.
 
-    Args:
-        search: as it was.
-        trials: how many trials each searching arm has in all, or those of some arms by name.
-        seeds: replicates that every arm gets besides those it has.
-        arms: to be added; one that the search has already is left out.
-        only: arms that get the seeds, with those they follow; all when empty.
+    `trials` is how many trials each searching arm has in all, or those of some arms by name.
+    `seeds` are replicates that every arm gets besides those it has, or the arms in `only` with
+    those they follow. An arm that the search has already is not added again.
 
-    Returns:
-        The search that has grown, and a sentence for each thing that is new.
+    Returns the search that has grown, and a sentence for each thing that is new.
 
     Example:
         >>> from tuneparts.search import load
@@ -108,13 +104,8 @@ class Retry:
 
 
 def retry_failed(search: Search, journal: Path, storage: str) -> Retry:
-    """Void the ends of the trials that failed, so that they run when the run goes on.
-
-    The caller holds the lock of the run, whose file `journal.jsonl` and storage of checkpoints are
-    given.
-    """
-    opened = Journal(journal)
-    try:
+    """Void the ends of failed trials, so that they run again; the caller holds the run's lock."""
+    with closing(Journal(journal)) as opened:
         plan = Plan(search, opened)
         ends = {trial: record.end for trial, record in opened.trials.items()}
         failed = [t for t, end in ends.items() if end is not None and end.outcome == "failed"]
@@ -123,8 +114,6 @@ def retry_failed(search: Search, journal: Path, storage: str) -> Retry:
         for trial in retried:
             store.forget_hangs(trial)
             opened.append(TrialRetried(trial, time.time()))
-    finally:
-        opened.close()
     return Retry(retried, tuple(trial for trial in failed if trial not in retried))
 
 
@@ -154,8 +143,8 @@ def _news(before: Mapping[str, Arm], grown: Search, added: Sequence[int]) -> lis
     for arm in grown.arms:
         count, own = arm.trials_per_seed, before.get(arm.name)
         if own is None:
-            trials = "1 trial" if count == 1 else f"{count} trials"
-            news.append(f"arm {arm.name} is new, with {trials} a seed")
+            trials = "trial" if count == 1 else "trials"
+            news.append(f"arm {arm.name} is new, with {count} {trials} a seed")
         elif own.trials_per_seed != count:
             news.append(f"{arm.name} has {count} trials a seed instead of {own.trials_per_seed}")
         if own is not None and own.seeds != arm.seeds:

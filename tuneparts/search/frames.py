@@ -2,16 +2,6 @@
 
 Tables, figures and verdicts are made from these frames. The journal has every number of the run,
 so they do not depend on MLflow: it may be away, or have got only a part so far.
-
-Example:
-    >>> from tuneparts.search.events import Row, TrialStarted
-    >>> state, trial = RunState(), TrialId(arm="random", seed=0, index=0)
-    >>> state.apply(TrialStarted(trial, config={"method": "standard"}, time=1.0))
-    True
-    >>> state.apply(Row(trial, step=10, metrics={"val/accuracy": 0.75}, time=2.0))
-    True
-    >>> trials(state).groupby("arm")["val/accuracy"].max().to_dict()
-    {'random': 0.75}
 """
 
 import math
@@ -22,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pandas as pd
 
 from tuneparts.core import redaction, schema
-from tuneparts.search.draws import at
+from tuneparts.search.arm import at
 from tuneparts.search.events import TrialId
 from tuneparts.search.state import RunState, TrialRecord
 
@@ -48,33 +38,25 @@ def trials(source: _Source, run_ids: Mapping[TrialId, str] | None = None) -> pd.
 
     Besides `TRIAL_COLUMNS` there is a column `param.<path>` for each value of the config, and a
     column for each metric, under its schema name, with the value at the last step that has it.
-    Secrets in configs are masked: frames are written to files that people share.
-
-    Args:
-        source: The run.
-        run_ids: The MLflow run of each trial; the column `run_id` is empty for the others.
+    `run_ids` has the MLflow run of each trial. Secrets in configs are masked: frames are written to
+    files that people share.
     """
-    redactor = redaction.of_process()
-    state = _state(source)
-    rows = []
+    redactor, state, rows = redaction.of_process(), _state(source), []
     for trial, record in sorted(state.trials.items()):
-        is_stopped = (trial.arm, trial.seed) in state.stops
-        waiting = NOT_STARTED if is_stopped else QUEUED
+        waiting = NOT_STARTED if (trial.arm, trial.seed) in state.stops else QUEUED
         outcome = waiting if record.start is None else RUNNING
         leaves = flat(redactor.tree(record.config))
         rows.append(
             {
                 "run_id": (run_ids or {}).get(trial, ""),
                 "trial": str(trial),
-                "arm": trial.arm,
-                "seed": trial.seed,
-                "index": trial.index,
+                **vars(trial),
                 "outcome": record.end.outcome if record.end else outcome,
                 "error": redactor.text(record.end.message) if record.end else "",
                 "start": record.start,
                 "end": record.end.time if record.end else None,
                 **{f"param.{path}": leaf for path, leaf in leaves.items()},
-                **{name: float(x) for name, x in record.latest.items() if _is_known(name)},
+                **{name: float(x) for name, x in record.latest.items() if schema.find(name)},
             }
         )
     params = sorted({name for row in rows for name in row if name.startswith("param.")})
@@ -84,14 +66,10 @@ def trials(source: _Source, run_ids: Mapping[TrialId, str] | None = None) -> pd.
 
 
 def steps(source: _Source, metrics: Iterable[str] | None = None) -> pd.DataFrame:
-    """One row per trial, metric and step, sorted by them.
+    """One row per trial, metric and step, sorted by them; of all metrics if none are named.
 
     A number of the config that changed during the trial, as populations do it, is a metric too:
     `config/optimiser.lr`, with the value under which each step was made.
-
-    Args:
-        source: The run.
-        metrics: Schema names to read; all when None.
     """
     wanted = None if metrics is None else set(metrics)
     rows = [
@@ -99,7 +77,7 @@ def steps(source: _Source, metrics: Iterable[str] | None = None) -> pd.DataFrame
         for trial, record in sorted(_state(source).trials.items())
         for row in record.rows.values()
         for name, value in {**row.metrics, **_changed_numbers(record, row.step)}.items()
-        if _is_known(name) and (wanted is None or name in wanted)
+        if schema.find(name) and (wanted is None or name in wanted)
     ]
     frame = pd.DataFrame(rows, columns=STEP_COLUMNS)
     order = ["arm", "seed", "index", "metric", "step"]
@@ -147,11 +125,9 @@ def drawn(search: "Search", source: _Source) -> pd.DataFrame:
             value = at(config, field)
             if not dim.contains(value):
                 continue  # masked, or changed by the config itself
-            for leaf in dim.leaves(field, value):
-                shown = leaf.dimension.shown(leaf.value)
-                is_log = leaf.dimension.is_log
+            for name, leaf, decided in dim.leaves(field, value):
                 where = (str(trial), trial.arm, trial.seed, trial.index)
-                rows.append((*where, place, leaf.name, shown, is_log))
+                rows.append((*where, place, name, leaf.shown(decided), leaf.is_log))
     return pd.DataFrame(rows, columns=DRAWN_COLUMNS)
 
 
@@ -181,24 +157,17 @@ def _changed_numbers(record: TrialRecord, step: int) -> dict[str, float]:
     """The changed numbers of the config under which a step was made, as metrics."""
     paths = _changed_paths(record)
     begun = [passes for passes in record.starts if passes < step]
-    if not paths or not begun:
-        return {}
-    leaves = flat(record.starts[max(begun)].config)
-    numbers = {path: leaves.get(path) for path in paths}
+    leaves = flat(record.starts[max(begun)].config) if paths and begun else {}
+    numbers = {f"config/{path}": leaves.get(path) for path in paths}
     return {
-        f"config/{path}": float(value)
-        for path, value in numbers.items()
+        name: float(value)
+        for name, value in numbers.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The leaves of a config by their path, joined with dots; a list is a leaf.
-
-    Example:
-        >>> flat({"net": {"name": "mlp", "widths": [8, 8]}})
-        {'net.name': 'mlp', 'net.widths': [8, 8]}
-    """
+    """The leaves of a config by their path, joined with dots; a list is a leaf."""
     leaves: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping) and value:
@@ -215,8 +184,3 @@ def _state(source: _Source) -> RunState:
 def _times(seconds: "pd.Series[float]") -> "pd.Series[pd.Timestamp]":
     """Seconds since 1970 as times in UTC, to the millisecond, which is what MLflow keeps."""
     return pd.to_datetime((1000 * seconds.astype(float)).round(), unit="ms", utc=True)
-
-
-def _is_known(metric: str) -> bool:
-    """Whether the schema has the metric; how an unknown one is shown would be a guess."""
-    return schema.find(metric) is not None

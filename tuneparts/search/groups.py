@@ -1,9 +1,8 @@
 """Groups of segments that one worker trains: packs of several trials, or mostly a single one.
 
-The plan does not know them. A pack always computes as many slots as its arm says, and a trial has
-the slot `index % packed`. Its numbers depend on both, and not on what the other slots hold. So
-which segments wait together changes no number, also after a crash of the driver. Only a trial whose
-pack failed as a whole, or lost its process, goes on by itself, with other rounding.
+A pack computes as many slots as its arm says, and a trial has the slot `index % packed`. Its
+numbers depend on both, not on the other slots. So which segments wait together changes no number,
+also after a crash. Only a trial whose pack failed goes on by itself, with other rounding.
 """
 
 import json

@@ -7,9 +7,9 @@ import inspect
 import json
 import sys
 import sysconfig
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,17 +23,11 @@ from tuneparts.search import code
 if TYPE_CHECKING:  # a listing can do without
     from tuneparts.search.spec import Search
 
-
 _SCALES = ("smoke", "cpu", "paper")
-
-
-@dataclass(frozen=True)
-class SearchFile:
-    """A search that can be run by its name."""
-
-    name: str
-    question: str
-    path: Path
+_PARTS = {"algorithm", "resources", "at_once", "max_failures", "packed"}
+"""Parts of an arm, beside its config, that can be changed on the command line."""
+_WHOLE = ("stop", "runtime")
+"""Parts of a search that can be changed for all arms at once."""
 
 
 def folders() -> list[Path]:
@@ -43,23 +37,23 @@ def folders() -> list[Path]:
     return [place for place in places if place.is_dir()]
 
 
-def available() -> list[SearchFile]:
-    """List all search files without running them; of two with one name the first folder's."""
-    found: dict[str, SearchFile] = {}
+def available() -> dict[str, Path]:
+    """Name -> path of all search files; of two with one name the first folder's."""
+    found: dict[str, Path] = {}
     for folder in folders():
         for path in sorted(folder.glob("*.py")):
-            if path.stem not in found and not path.stem.startswith("_") and path.is_file():
-                found[path.stem] = SearchFile(path.stem, question(path), path)
-    return [found[name] for name in sorted(found)]
+            if not path.stem.startswith("_") and path.is_file():
+                found.setdefault(path.stem, path)
+    return dict(sorted(found.items()))
 
 
 def find(name: str) -> Path:
     """Find the file of a search by its name or path."""
     if name.endswith(".py"):
         if not Path(name).is_file():
-            raise ConfigError(f"a path must lead to a search file, but there is none at {name}.")
+            raise ConfigError(f"{name}: there is none; a path must lead to a search file.")
         return Path(name)
-    known = {file.name: file.path for file in available()}
+    known = available()
     if name not in known:
         raise UnknownNameError("search", name, known)
     hidden = [place / f"{name}.py" for place in folders() if (place / f"{name}.py").is_file()]
@@ -81,20 +75,13 @@ def load(
     arms: Sequence[str] | None = None,
     changes: Iterable[str] = (),
 ) -> Any:
-    """Load a search file, and apply what was changed on the command line.
+    """Load a search file by its name or path, and apply what was changed on the command line.
 
     Modules and packages that lie beside the file can be imported while it is loaded. A file that
     defines `check(search)` is asked last, and raises a ConfigError for a change that would not ask
-    its question any more.
-
-    Args:
-        name: of a file in `searches/`, or a path.
-        scale: smoke, cpu or paper.
-        trials: how many trials each searching arm runs, instead of the file's number.
-        seeds: replicates of every arm, instead of the file's.
-        arms: names of those to run, and with them the arms that they follow; all by default.
-        changes: `ARM.FIELD=VALUE`, or `data`, `stop` or `runtime` in place of the arm; or
-            `NAME=VALUE` for a keyword that the file's `search(scale, *, name=...)` takes.
+    its question any more. `trials` are those of each searching arm, `seeds` those of every arm, and
+    `arms` bring along those that they follow. A change reads `ARM.FIELD=VALUE`, with `data`, `stop`
+    or `runtime` in place of the arm; or `NAME=VALUE` for a keyword of `search(scale, *, name=...)`.
 
     Example:
         >>> search = load("rotated_digits", scale="smoke", changes=["none.optimiser.lr=0.5"])
@@ -111,22 +98,18 @@ def load(
         with _by_line(path):
             search = module.search(Scale(scale), **keywords)
         if not isinstance(search, Search):
-            raise ConfigError(
-                f"`search(scale)` of {path} must return a Search, not {type(search)}."
-            )
-        rest = [one for one in changes if one.partition("=")[0] not in keywords]
-        found = _changed(search, trials=trials, seeds=seeds, arms=arms, changes=rest)
-        getattr(module, "check", lambda _: None)(found)
-        return found
+            raise ConfigError(f"`search(scale)` of {path} returned {type(search)}, not a Search.")
+        changes = [one for one in changes if one.partition("=")[0] not in keywords]
+        if arms is not None or seeds is not None or trials is not None or changes:
+            search = _changed(search, trials=trials, seeds=seeds, arms=arms, changes=changes)
+        getattr(module, "check", lambda _: None)(search)
+        return search
 
 
 def check(
     name: str, *, scale: str = "cpu", trials: int | None = None, changes: Sequence[str] = ()
 ) -> Path:
-    """Refuse what can be seen to be wrong without running the file, and return its path.
-
-    `load` does it first; a job that is submitted to a cluster is loaded there.
-    """
+    """Refuse what can be seen to be wrong without running the file, and return its path."""
     path = find(name)
     if scale not in _SCALES:
         raise UnknownNameError("scale", scale, _SCALES)
@@ -149,16 +132,13 @@ def _by_line(path: Path) -> Iterator[None]:
         where = f"{_shown(Path(error.filename or path))} line {error.lineno}"
         raise ConfigError(f"{where}: this is not Python: {error.msg}.") from error
     except Exception as error:
-        where, frame = _shown(path), error.__traceback__
-        folder = path.resolve().parent
-        while frame is not None:
-            file = Path(frame.tb_frame.f_code.co_filename)
+        where, folder = _shown(path), path.resolve().parent
+        for frame in traceback.extract_tb(error.__traceback__):
+            parts = Path(frame.filename).parts[len(folder.parts) :]
             # An environment below the same folder is not beside the search file.
-            if file.is_relative_to(folder) and not {"site-packages", "tuneparts"} & set(
-                file.relative_to(folder).parts
-            ):
-                where = f"{_shown(file)} line {frame.tb_lineno}"
-            frame = frame.tb_next
+            is_beside = not {"site-packages", "tuneparts"} & set(parts)
+            if is_beside and Path(frame.filename).is_relative_to(folder):
+                where = f"{_shown(Path(frame.filename))} line {frame.lineno}"
         if isinstance(error, ValidationError):
             what = sentence(error)
         elif isinstance(error, TunepartsError):
@@ -178,11 +158,8 @@ def _shown(file: Path) -> str:
 
 def _keywords(function: Callable[..., Any], changes: Sequence[str]) -> dict[str, Any]:
     """What changes without a dot say for the keywords of a search file's function."""
-    known = [
-        name
-        for name, one in inspect.signature(function).parameters.items()
-        if one.kind is inspect.Parameter.KEYWORD_ONLY
-    ]
+    taken = inspect.signature(function).parameters.values()
+    known = [one.name for one in taken if one.kind is inspect.Parameter.KEYWORD_ONLY]
     found = {}
     for change in changes:
         name, equals, text = change.partition("=")
@@ -190,7 +167,7 @@ def _keywords(function: Callable[..., Any], changes: Sequence[str]) -> dict[str,
             continue
         if name not in known:
             raise UnknownNameError("keyword of the search", name, known)
-        found[name] = _given_value(text)
+        found[name] = _value(text)
     return found
 
 
@@ -203,13 +180,16 @@ def _changed(
     changes: Sequence[str],
 ) -> "Search":
     """A search with what was changed on the command line."""
-    if arms is None and seeds is None and trials is None and not changes:
-        return search
     tree = search.model_dump(mode="json")
     if arms is not None:
-        tree["arms"] = _chosen(tree["arms"], arms)
-        names = {arm["name"] for arm in tree["arms"]}
-        if not set(tree["compare"]) <= names:  # the contrast of an arm that was left out
+        leaders = {arm.name: arm.follows for arm in search.arms}
+        names = list(arms)
+        for name in names:
+            if name not in leaders:
+                raise UnknownNameError("arm", name, leaders)
+            names += filter(None, [leaders[name]])  # and the arms that they follow
+        tree["arms"] = [arm for arm in tree["arms"] if arm["name"] in names]
+        if not set(tree["compare"]) <= set(names):  # the contrast of an arm that was left out
             del tree["compare"], tree["answer"]
         tree["references"] = [name for name in tree["references"] if name in names]
     if seeds is not None:
@@ -221,13 +201,46 @@ def _changed(
             algorithm = search.arm(arm["name"]).algorithm.with_trials(trials)
             arm["algorithm"] = algorithm.model_dump(mode="json")
     for change in changes:
-        _apply(tree, change)
+        _apply(tree, *parse_change(change))
     return parse(type(search), tree)
 
 
+def _apply(tree: dict[str, Any], owner: str, path: str, value: Any) -> None:
+    """Apply one change: to the data, the limits of the search, or an arm."""
+    arms = {arm["name"]: arm for arm in tree["arms"]}
+    owners = {name: arm["config"] for name, arm in arms.items()}
+    if tree["data"] is not None:
+        owners.setdefault("data", tree["data"])
+    if owner in _WHOLE and owner not in arms:
+        owners[owner] = tree[owner] = tree.get(owner) or {}
+    if owner not in owners:
+        raise UnknownNameError("arm", owner, [*owners, *_WHOLE])
+    node, (*parents, leaf) = owners[owner], path.split(".")
+    head = path.partition(".")[0]
+    if owner in arms and head in _PARTS and head not in node:
+        node = arms[owner]
+    for parent in parents:
+        if not isinstance(node.get(parent), dict):
+            node[parent] = {}
+        node = node[parent]
+    node[leaf] = value
+    if path == "passes" and owner in arms and not arms[owner]["budget_note"]:
+        arms[owner]["budget_note"] = f"passes set to {value} on the command line"
+
+
 def _module(path: Path) -> Any:
-    """Import a search file under its own name, by which workers import what it defines."""
-    name = path.stem if _is_free(path) else f"tuneparts_search_{path.stem}"
+    """Import a search file under its own name, by which workers import what it defines.
+
+    It has another name where it would hide a module. A script may have imported the file itself;
+    then it is imported anew, for it may have changed.
+    """
+    name = path.stem
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file is None or Path(file).resolve() != path.resolve():
+        installed = [sysconfig.get_path(home) for home in ("purelib", "platlib")]
+        is_taken = "." in name or name in {*sys.stdlib_module_names, *sys.modules}
+        if is_taken or importlib.machinery.PathFinder.find_spec(name, installed) is not None:
+            name = f"tuneparts_search_{name}"
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     assert spec is not None
     assert spec.loader is not None
@@ -247,57 +260,21 @@ def _module(path: Path) -> Any:
     return module
 
 
-def _is_free(path: Path) -> bool:
-    """Whether a file can be imported by its name without hiding another module of that name.
-
-    A script may have imported the file itself; then it is imported anew, for it may have changed.
-    """
-    name = path.stem
-    file = getattr(sys.modules.get(name), "__file__", None)
-    if file is not None and Path(file).resolve() == path.resolve():
-        return True
-    if "." in name or name in {*sys.stdlib_module_names, *sys.modules}:
-        return False
-    installed = [sysconfig.get_path(home) for home in ("purelib", "platlib")]
-    return importlib.machinery.PathFinder.find_spec(name, installed) is None
-
-
 def question(path: Path) -> str:
     """The first paragraph of a search file; one bad file must not hide the others."""
     try:
         text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
-        if isinstance(error, SyntaxError):
-            return f"(cannot be read: line {error.lineno}: {error.msg})"
+    except SyntaxError as error:
+        return f"(cannot be read: line {error.lineno}: {error.msg})"
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
         return f"(cannot be read: {type(error).__name__}: {error})"
     return text.partition("\n\n")[0].replace("\n", " ")
-
-
-def _chosen(arms: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """The named arms and their leaders, in the file's order."""
-    known = {arm["name"]: arm for arm in arms}
-    wanted = list(names)
-    for name in wanted:
-        if name not in known:
-            raise UnknownNameError("arm", name, known)
-        if known[name]["follows"] is not None:
-            wanted.append(known[name]["follows"])
-    return [arm for arm in arms if arm["name"] in wanted]
-
-
-def _given_value(text: str) -> Any:
-    """A value typed on the command line: JSON where it can be, text where not."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def parse_change(text: str) -> tuple[str, str, Any]:
     """Read what `--set` takes, `OWNER.FIELD=VALUE`, as owner, dotted path and value.
 
-    The owner is an arm, or the method that `fit` trains; or `data`, `stop` or `runtime` of a
-    search.
+    The owner is an arm, or the method that `fit` trains; or `data`, `stop` or `runtime`.
 
     Example:
         >>> parse_change("tpe.algorithm.window=5")
@@ -310,34 +287,12 @@ def parse_change(text: str) -> tuple[str, str, Any]:
             "a change reads `ARM.FIELD=VALUE`, `data.FIELD=VALUE`, `stop.FIELD=VALUE` or "
             f"`runtime.FIELD=VALUE`, but got `{text}`."
         )
-    return owner, path, _given_value(value)
+    return owner, path, _value(value)
 
 
-_PARTS = {"algorithm", "resources", "at_once", "max_failures", "packed"}
-"""Parts of an arm, beside its config, that can be changed on the command line."""
-_WHOLE = ("stop", "runtime")
-"""Parts of a search that can be changed for all arms at once."""
-
-
-def _apply(tree: dict[str, Any], change: str) -> None:
-    """Apply one change: to the data, the limits of the search, or an arm."""
-    owner, path, value = parse_change(change)
-    arms = {arm["name"]: arm["config"] for arm in tree["arms"]}
-    owners = {**({} if tree["data"] is None else {"data": tree["data"]}), **arms}
-    if owner in _WHOLE and owner not in arms:
-        owners[owner] = tree[owner] = tree.get(owner) or {}
-    if owner not in owners:
-        raise UnknownNameError("arm", owner, [*owners, *_WHOLE])
-    node = owners[owner]
-    head = path.partition(".")[0]
-    if owner in arms and head in _PARTS and head not in node:
-        node = next(arm for arm in tree["arms"] if arm["name"] == owner)
-    *parents, leaf = path.split(".")
-    for parent in parents:
-        if not isinstance(node.get(parent), dict):
-            node[parent] = {}
-        node = node[parent]
-    node[leaf] = value
-    if path == "passes" and owner in arms:
-        arm = next(a for a in tree["arms"] if a["name"] == owner)
-        arm["budget_note"] = arm["budget_note"] or f"passes set to {value} on the command line"
+def _value(text: str) -> Any:
+    """A value typed on the command line: JSON where it can be, text where not."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

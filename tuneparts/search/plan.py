@@ -17,8 +17,8 @@ from typing import Any
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.schema import selection_metric
 from tuneparts.search import stopping
-from tuneparts.search.algorithms import Proposals, whole_trial
-from tuneparts.search.draws import at
+from tuneparts.search.algorithms.base import Proposals, whole_trial
+from tuneparts.search.arm import at
 from tuneparts.search.events import (
     Event,
     Observer,

@@ -14,7 +14,7 @@ from tuneparts.core import selection
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.schema import Metric
 from tuneparts.core.selection import Best, Selection
-from tuneparts.search.algorithms import Proposals
+from tuneparts.search.algorithms.base import Proposals
 from tuneparts.search.arm import Arm
 from tuneparts.search.events import ResultTold, TrialEnded, TrialId
 from tuneparts.search.segment import ALL, Await, Batch, Result, Segment

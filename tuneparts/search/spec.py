@@ -5,11 +5,11 @@ A *replicate* is one seed of an arm, with all the trials that its algorithm runs
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, SerializeAsAny, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
 from tuneparts.core import schema
 from tuneparts.core.config import Config, differing
@@ -17,56 +17,12 @@ from tuneparts.core.errors import printable
 from tuneparts.core.schema import objective_metric, selection_metric
 from tuneparts.core.selection import Best, Selection
 from tuneparts.data.config import DataConfig
-from tuneparts.data.target import Classes, Target
+from tuneparts.data.target import Classes
 from tuneparts.data.task import NO_DATA, Task
-from tuneparts.search.algorithms import (
-    Algorithm,
-    Asha,
-    Fixed,
-    GridSearch,
-    Hyperband,
-    Optuna,
-    Pbt,
-    RandomSearch,
-    SuccessiveHalving,
-    Tpe,
-)
-from tuneparts.search.arm import (
-    DATA,
-    DATA_KEY,
-    NAME,
-    Arm,
-    ArmSeeds,
-    Resources,
-    method_config,
-    refuse_packed_runtime,
-    variant_name,
-)
+from tuneparts.search.arm import NAME, Arm, ArmSeeds, refuse_packed_runtime, variant_name
 from tuneparts.search.space import Value
 from tuneparts.search.stopping import Stop
 from tuneparts.training.config import Runtime
-
-__all__ = [
-    "DATA",
-    "DATA_KEY",
-    "Algorithm",
-    "Arm",
-    "Asha",
-    "Fixed",
-    "GridSearch",
-    "Hyperband",
-    "Optuna",
-    "Pbt",
-    "RandomSearch",
-    "Resources",
-    "Scale",
-    "Search",
-    "SuccessiveHalving",
-    "Tpe",
-    "method_config",
-    "variant_name",
-]
-
 
 T = TypeVar("T")
 
@@ -111,7 +67,7 @@ class Search(Config):
     objectives: tuple[str, ...] = ()
     """Several metrics to weigh against each other, such as `("val/accuracy", "size/parameters")`;
     the first is the selection metric, and none is of test data. Empty for one metric."""
-    selection: SerializeAsAny[Selection] = Best()
+    selection: Annotated[SerializeAsAny[Selection], BeforeValidator(Selection.made_from)] = Best()
     """Which trial of a replicate stands for it: `Best` by the metric, or the best `Within`
     limits."""
     metric: str = Field(default_factory=_usual_metric)
@@ -154,10 +110,7 @@ class Search(Config):
     @classmethod
     def _refuse_control_signs(cls, value: str) -> str:
         if printable(value) != value:
-            raise ValueError(
-                f"questions and notes are plain text, but got `{printable(value)}`. Remove the "
-                "control characters: a terminal would obey them."
-            )
+            raise ValueError(f"questions and notes are plain text, but got `{printable(value)}`")
         return value
 
     @field_validator("data", mode="before")
@@ -165,33 +118,28 @@ class Search(Config):
     def _parse_data(cls, value: Any) -> Any:
         return {"name": value} if callable(value) or isinstance(value, str) else value
 
-    @field_validator("selection", mode="before")
-    @classmethod
-    def _parse_selection(cls, value: Any) -> Any:
-        return Selection.made_from(value)
-
     @model_validator(mode="after")
-    def _give_runtime(self) -> "Search":
+    def _check_search(self) -> "Search":
         if self.runtime is not None:
             arms = tuple(_computing(arm, self.runtime) for arm in self.arms)
             object.__setattr__(self, "arms", arms)  # still before anyone has seen this search
-        return self
-
-    @model_validator(mode="after")
-    def _check_objectives(self) -> "Search":
-        names = self.objectives
-        if names and (len(names) < 2 or len(set(names)) < len(names)):
+        objectives, names = self.objectives, [arm.name for arm in self.arms]
+        if objectives and len(set(objectives)) < max(2, len(objectives)):
+            raise ValueError(f"`objectives` = {list(objectives)}: two or more different metrics")
+        if objectives and objectives[0] != self.metric:
             raise ValueError(
-                f"objectives are two or more different metrics, but got {list(names)}; one metric "
-                "alone is the `metric`"
+                f"`metric` = {self.metric}: the first objective is the selection metric, and that "
+                f"is {objectives[0]}; leave `metric` out"
             )
-        if names and names[0] != self.metric:
-            raise ValueError(
-                "the first objective is the selection metric, but they are "
-                f"{names[0]} and {self.metric}; leave `metric` out"
-            )
-        for name in names:
+        for name in objectives:
             objective_metric(name)
+        selection_metric(self.metric)
+        if len(set(names)) < len(names):
+            raise ValueError(f"arms have names of their own, but got {names}")
+        for position, arm in enumerate(self.arms):
+            self._check_data(arm)
+            self._check_arm(arm, self.arms[:position])
+        self._check_contrast(names)
         return self
 
     @property
@@ -199,112 +147,85 @@ class Search(Config):
         """The metrics to weigh; the selection metric alone where there is one objective."""
         return tuple(map(schema.lookup, self.objectives or (self.metric,)))
 
-    @model_validator(mode="after")
-    def _check_metric(self) -> "Search":
-        # After the arms, because their methods may declare it.
-        selection_metric(self.metric)
-        for arm in self.arms:
-            reported = [metric.name for metric in arm.config.declared_metrics()]
-            if arm.config.needs_data and self.data is None:
-                raise ValueError(f"`{arm.name}` learns from data, so the search needs `data`")
-            for changes in arm.data_variants():
-                if changes and self.data is None:
-                    raise ValueError(
-                        f"`{arm.name}` varies {', '.join(changes)} of the data, but the search "
-                        "has none"
-                    )
-                if self.data is not None:
-                    self.data.replaced(changes)
-            if self._lacks_metric(arm):
+    def _check_data(self, arm: Arm) -> None:
+        """Refuse an arm whose trials do not report the metric, or lack the data."""
+        metric, data, needs_data = self.metric, self.data, arm.config.needs_data
+        if needs_data and data is None:
+            raise ValueError(f"`{arm.name}` learns from data, so the search needs `data`")
+        for changes in arm.data_variants():
+            if changes and data is None:
+                varied = ", ".join(changes)
+                raise ValueError(f"`{arm.name}` varies {varied} of the data, but there is none")
+            if data is not None:
+                data.replaced(changes)
+        is_held_out = data is not None and data.num_val > 0
+        is_held_out &= getattr(arm.config, "train_on", "train") == "train"
+        is_own_score = metric.startswith("val/") and metric in schema.BUILT_IN
+        if needs_data and is_own_score and arm.trials_per_seed > 1 and not is_held_out:
+            raise ValueError(
+                f"trials are compared by {metric}, but those of `{arm.name}` would hold out no "
+                "validation data: set `num_val` of the data, and `train_on` of the arm to 'train', "
+                "or select by another metric"
+            )
+        reported = [one.name for one in arm.config.declared_metrics()]
+        if metric in reported:
+            return
+        if not needs_data:
+            words = ", ".join(reported)
+            raise ValueError(f"`{arm.name}` reports {words}, not the selection metric `{metric}`")
+        if data is not None and metric.startswith("val/") and not isinstance(data.target, Classes):
+            own = [one.name for one in data.target.reported() if one.name.startswith("val/")]
+            if metric not in own:
                 raise ValueError(
-                    f"trials are compared by {self.metric}, but those of `{arm.name}` would hold "
-                    "out no validation data: set `num_val` of the data, and `train_on` of the arm "
-                    "to 'train', or select by another metric"
+                    f"for the target `{data.target.kind}` there is no `{metric}`. Use one of: "
+                    f"{', '.join(own)}"
                 )
-            if not arm.config.needs_data and self.metric not in reported:
-                raise ValueError(
-                    f"every arm reports the selection metric `{self.metric}`, but `{arm.name}` "
-                    f"reports {', '.join(reported)}"
-                )
-            if self.data is not None and self.metric not in reported:
-                _check_reported(self.metric, self.data.target)
-        return self
 
-    @model_validator(mode="after")
-    def _check_arms(self) -> "Search":
-        names = [arm.name for arm in self.arms]
-        if len(set(names)) < len(names):
-            raise ValueError(f"arms have names of their own, but got {names}")
-        for position, arm in enumerate(self.arms):
-            if arm.config.passes != self.passes and not arm.budget_note:
-                raise ValueError(
-                    f"every arm spends {self.passes} passes a trial, but `{arm.name}` spends "
-                    f"{arm.config.passes}; make them equal, or say why in `budget_note`"
-                )
-            seeds = self.seeds_of(arm)
-            if not seeds or len(set(seeds)) < len(seeds):
-                raise ValueError(
-                    f"an arm has at least one seed and each seed once, but `{arm.name}` has "
-                    f"{list(seeds)}"
-                )
-            if arm.follows is not None:
-                if arm.follows not in names[:position]:
-                    raise ValueError(
-                        f"`{arm.name}` follows `{arm.follows}`, which is not an arm before it"
-                    )
-                leader = self.arms[names.index(arm.follows)]
-                alone = set(self.seeds_of(arm)) - set(self.seeds_of(leader))
-                if alone:
-                    raise ValueError(
-                        f"`{arm.name}` follows `{arm.follows}` seed by seed, but seeds "
-                        f"{sorted(alone)} are not among the leader's"
-                    )
-                _check_adopted(arm, leader)
-        return self
+    def _check_arm(self, arm: Arm, before: Sequence[Arm]) -> None:
+        """Refuse another budget, wrong seeds, a leader that does not fit, a target out of reach."""
+        if arm.config.passes != self.passes and not arm.budget_note:
+            raise ValueError(
+                f"every arm spends {self.passes} passes a trial, but `{arm.name}` spends "
+                f"{arm.config.passes}; make them equal, or say why in `budget_note`"
+            )
+        seeds = self.seeds_of(arm)
+        if not seeds or len(set(seeds)) < len(seeds):
+            has = f"`{arm.name}` has {list(seeds)}"
+            raise ValueError(f"an arm has at least one seed and each seed once, but {has}")
+        if self.stop and self.stop.target is not None and not arm.algorithm.keeps_first_trials:
+            raise ValueError(
+                f"`stop.target` = {self.stop.target:g}: a target needs trials that do not depend "
+                f"on later ones, but those of `{arm.name}` (`{arm.algorithm.kind}`) do. Leave out "
+                "the arm, or use `stop.hours`"
+            )
+        if arm.follows is None:
+            return
+        leader = next((one for one in before if one.name == arm.follows), None)
+        if leader is None:
+            raise ValueError(f"`{arm.name}` follows `{arm.follows}`, which is not an arm before it")
+        if alone := sorted(set(seeds) - set(self.seeds_of(leader))):
+            raise ValueError(f"`{arm.name}` follows: seeds {alone} are not among the leader's")
+        is_same = type(leader.config) is type(arm.config)
+        if arm.adopts != "hypers" and not (leader.space and is_same):
+            raise ValueError(
+                f"`{arm.name}` adopts what `{leader.name}` drew: that needs a space and the same "
+                "method"
+            )
 
-    @model_validator(mode="after")
-    def _check_contrast(self) -> "Search":
-        names = [arm.name for arm in self.arms]
-        strange = [name for name in (*self.compare, *self.references) if name not in names]
-        if strange or len(self.compare) not in (0, 2) or len(set(self.compare)) == 1:
+    def _check_contrast(self, names: Sequence[str]) -> None:
+        compare = self.compare
+        strange = {*compare, *self.references} - set(names)
+        if strange or len(compare) not in (0, 2) or len(set(compare)) == 1:
             raise ValueError(
                 "`compare` names two arms of the search and `references` others, but got "
-                f"{list(self.compare)} and {list(self.references)}"
+                f"{list(compare)} and {list(self.references)}"
             )
-        if len({self.arm(name).judged_on for name in self.compare}) > 1:
-            raise ValueError(
-                f"arms are compared on the same examples, but {' and '.join(self.compare)} are "
-                "judged on different ones"
-            )
-        if self.answer != "difference" and not self.compare:
+        if len({self.arm(name).judged_on for name in compare}) > 1:
+            raise ValueError(f"{' and '.join(compare)} are judged on different examples")
+        if self.answer != "difference" and not compare:
             raise ValueError(f"the answer `{self.answer}` is about a contrast: set `compare`")
         if self.answer == "found" and not self.found:
             raise ValueError("the answer `found` is about hypers: name them in `found`")
-        return self
-
-    @model_validator(mode="after")
-    def _check_stops(self) -> "Search":
-        target = None if self.stop is None else self.stop.target
-        for arm in self.arms if target is not None else ():
-            if not arm.algorithm.keeps_first_trials:
-                raise ValueError(
-                    f"`stop.target` = {target:g}: a target needs trials that do not depend on "
-                    f"later ones, but those of `{arm.name}` (`{arm.algorithm.kind}`) do. Leave out "
-                    "the arm, or use `stop.hours`"
-                )
-        return self
-
-    def _lacks_metric(self, arm: Arm) -> bool:
-        """Whether several trials of an arm are to be compared by data that nobody holds out."""
-        is_held_out = getattr(arm.config, "train_on", "train") == "train"
-        return (
-            self.data is not None
-            and arm.config.needs_data
-            and self.metric.startswith("val/")
-            and self.metric in schema.BUILT_IN
-            and arm.trials_per_seed > 1
-            and not (is_held_out and self.data.num_val > 0)
-        )
 
     def declared_metrics(self) -> tuple[schema.Metric, ...]:
         """List the metrics that the target and the methods declare, each once."""
@@ -339,10 +260,7 @@ class Search(Config):
     def load_data(
         self, changes: Mapping[str, Value] | None = None, draw: int | None = None
     ) -> Task:
-        """Read and split a draw of the data, with changes to its config (path -> value).
-
-        A task without examples where the search has none.
-        """
+        """Read and split a draw of the data, with changes to its config; `NO_DATA` without data."""
         if self.data is None:
             return NO_DATA
         return (self.data.replaced(changes) if changes else self.data).load(draw)
@@ -380,26 +298,3 @@ def _computing(arm: Arm, runtime: Runtime) -> Arm:
     found = arm.model_copy(update={"config": config.replaced({"runtime": runtime.model_dump()})})
     refuse_packed_runtime(found)
     return found
-
-
-def _check_adopted(arm: Arm, leader: Arm) -> None:
-    """Refuse to take over what a leader drew where it does not fit."""
-    if arm.adopts == "hypers":
-        return
-    if not leader.space or type(leader.config) is not type(arm.config):
-        raise ValueError(
-            f"an arm adopts what a leader of the same method drew from its space, but "
-            f"`{arm.name}` follows `{leader.name}`, which has {len(leader.space)} dimensions and "
-            f"the method `{leader.config.model_dump()['method']}`"
-        )
-
-
-def _check_reported(metric: str, target: Target) -> None:
-    """Refuse to select by a score of classes where there are none."""
-    own = [one.name for one in target.reported()]
-    if metric.startswith("val/") and metric not in own and not isinstance(target, Classes):
-        usable = ", ".join(name for name in own if name.startswith("val/"))
-        raise ValueError(
-            f"arms report the selection metric, but for the target `{target.kind}` there is no "
-            f"`{metric}`. Use one of: {usable}"
-        )

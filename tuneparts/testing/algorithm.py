@@ -10,7 +10,7 @@ import numpy as np
 
 from tuneparts.core.config import parse
 from tuneparts.core.schema import selection_metric
-from tuneparts.search.algorithms import Algorithm, Fixed, whole_trial
+from tuneparts.search.algorithms.base import Algorithm, Fixed, whole_trial
 from tuneparts.search.arm import Arm
 from tuneparts.search.events import ResultTold, TrialId
 from tuneparts.search.replicate import Replicate, States
@@ -94,7 +94,7 @@ class AlgorithmContract:
     config or space than those here, name these too.
 
     Example:
-        >>> from tuneparts.search.algorithms import RandomSearch
+        >>> from tuneparts.search.algorithms.base import RandomSearch
         >>> class TestMine(AlgorithmContract):
         ...     algorithm = RandomSearch(num_trials=3)
         >>> TestMine().test_it_repeats_itself()

@@ -78,8 +78,8 @@ def test_a_nested_choice_survives_json_draws_from_all_and_contains_its_draws(dim
 
 def test_a_part_of_a_config_may_have_more_fields_than_the_option() -> None:
     whole = OptimiserConfig(kind="sgd", lr=0.1, momentum=0.5).model_dump(mode="json")
-    assert NESTED.label(whole) == "sgd"
-    assert {leaf.name: leaf.value for leaf in NESTED.leaves("o", whole)} | {"o": 0} == {
+    assert NESTED.encoded(whole) == "sgd"
+    assert {name: value for name, _, value in NESTED.leaves("o", whole)} | {"o": 0} == {
         "o": 0, "o[sgd].lr": 0.1, "o[sgd].momentum": 0.5,
     }  # fmt: skip
 
@@ -99,16 +99,16 @@ def test_optuna_draws_the_same_tree_and_is_told_what_it_drew(dim) -> None:
         trial = study.ask()
         value = dim.suggest("o", lambda name, dist, trial=trial: suggested(trial, name, dist))
         assert dim.contains(value)
-        told = dict(parameters({"o": dim}, {"o": value}))
-        assert {name: parameter for name, (parameter, _) in told.items()} == trial.params
-        assert {name: dist for name, (_, dist) in told.items()} == trial.distributions
-        labels.append(dim.label(value))
+        assert parameters({"o": dim}, {"o": value}) == trial.params
+        told = {name: leaf.distribution() for name, leaf, _ in dim.leaves("o", value)}
+        assert told == trial.distributions
+        labels.append(dim.encoded(value))
     assert len(set(labels)) == len(dim.options)
 
 
 def test_dimensions_that_stand_under_different_options_have_names_of_their_own() -> None:
     rng = np.random.default_rng(0)
-    names = {leaf.name for _ in range(30) for leaf in NESTED.leaves("o", NESTED.sample(rng))}
+    names = {leaf[0] for _ in range(30) for leaf in NESTED.leaves("o", NESTED.sample(rng))}
     assert names == {"o", "o[sgd].lr", "o[sgd].momentum", "o[adam].lr"}
     assert len(list(NESTED.parts())) == 4
 

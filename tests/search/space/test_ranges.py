@@ -122,7 +122,7 @@ def test_a_whole_number_moves_at_least_one_step() -> None:
         (Int, {"low": 16, "high": 250, "step": 16}, "write `high=240`"),
         (Uniform, {"low": 0, "high": 1, "step": 0.3}, "write `high=0.9`"),
         (Uniform, {"low": 0.1, "high": 1, "step": 0.1, "log": True}, "`log=True` or a `step`"),
-        (Uniform, {"low": 0, "high": math.inf}, "finite ends"),
+        (Uniform, {"low": 0, "high": math.inf}, "both finite"),
         (Normal, {"mean": 0, "std": 1, "low": 2, "high": 1}, "`low < high` must hold"),
         (Normal, {"mean": 0, "std": 1, "low": 40}, "five standard deviations"),
         (LogNormal, {"mean": 0, "std": 1, "low": 0}, "`low > 0` must hold"),

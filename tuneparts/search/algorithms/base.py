@@ -20,7 +20,6 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.core.registry import Named, Registry
 from tuneparts.core.schema import Metric
 from tuneparts.core.seeding import numpy_generator
-from tuneparts.search import draws
 from tuneparts.search.events import TrialId
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import MOST_IN_GRID, Dimension, Value
@@ -79,7 +78,7 @@ class Algorithm(Named):
             "halving": "tuneparts.search.algorithms.halving:SuccessiveHalving",
             "hyperband": "tuneparts.search.algorithms.halving:Hyperband",
             "asha": "tuneparts.search.algorithms.halving:Asha",
-            "pruned": "tuneparts.search.algorithms.pruned:Pruned",
+            "pruned": "tuneparts.search.algorithms.sampler:Pruned",
             "pbt": "tuneparts.search.algorithms.pbt:Pbt",
         },
     )
@@ -101,8 +100,8 @@ class Algorithm(Named):
         super().__pydantic_init_subclass__(**kwargs)
         if not isinstance(getattr(cls, "is_adaptive", None), bool):
             raise ConfigError(
-                f"an algorithm says whether results decide what it tries next, but {cls.__name__} "
-                "does not. Write `is_adaptive = True`, or False, into the class."
+                f"{cls.__name__} does not say whether results decide what it tries next. Write "
+                "`is_adaptive = True`, or False, into the class."
             )
 
     @abstractmethod
@@ -121,27 +120,16 @@ class Algorithm(Named):
         """
 
     def front_proposals(self, arm: "Arm", seed: int, objectives: Sequence[Metric]) -> Proposals:
-        """Like `proposals`, for a search with several objectives; by default by the first alone.
-
-        `Result.scores` reads them from a result.
-        """
+        """Like `proposals`, for a search with several objectives; by default by the first alone."""
         return self.proposals(arm, seed, objectives[0])
 
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
         """Number of trials in one replicate; by default the field `num_trials`."""
-        if "num_trials" not in type(self).model_fields:
-            raise NotImplementedError(
-                f"{type(self).__name__} has neither a field `num_trials` nor `trials_per_seed`."
-            )
         count: int = getattr(self, "num_trials")  # noqa: B009 - a field of subclasses
         return count
 
     def cost(self, arm: "Arm") -> Cost:
-        """What one replicate takes: by default every trial in full.
-
-        By default also, all trials run side by side; or one after another where results decide
-        what is tried next.
-        """
+        """What one replicate takes; by default all trials in full, in a chain if adaptive."""
         trials, passes = self.trials_per_seed(arm.space), arm.config.passes
         chain = trials if self.is_adaptive else 1
         return Cost(trials, trials * passes, trials * passes, chain * passes)
@@ -217,33 +205,24 @@ class GridSearch(Algorithm):
         loose = [path for path, dim in arm.space.items() if not dim.grid()]
         if loose:
             raise ValueError(
-                "grid search needs a Choice for each dimension, or a number with a `step` and at "
-                f"most {MOST_IN_GRID:,} steps, not {loose}"
+                f"{loose}: grid search needs a Choice for each dimension, or a number with a "
+                f"`step` and at most {MOST_IN_GRID:,} steps"
             )
 
     def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:  # noqa: ARG002
-        yield Batch(
-            tuple(
-                whole_trial(arm, seed=seed, index=i, values=values)
-                for i, values in enumerate(self._combinations(arm))
-            )
-        )
+        found = enumerate(self._combinations(arm))
+        yield Batch(tuple(whole_trial(arm, seed=seed, index=i, values=v) for i, v in found))
 
     def _combinations(self, arm: "Arm") -> list[dict[str, Value]]:
-        options = [dim.grid() or () for dim in arm.space.values()]
-        combinations = (
-            dict(zip(arm.space, one, strict=True)) for one in itertools.product(*options)
-        )
-        return [values for values in combinations if draws.allows(arm, values)]
+        grids = itertools.product(*(dim.grid() or () for dim in arm.space.values()))
+        found = (dict(zip(arm.space, values, strict=True)) for values in grids)
+        return [values for values in found if arm.allows(values)]
 
 
 def draw(arm: "Arm", seed: int, index: int) -> dict[str, Value]:
-    """Draw the values of one random trial; they do not depend on how many trials there are.
-
-    The first trials are at the points of the arm.
-    """
+    """Draw the values of one random trial; the first trials are at the points of the arm."""
     rng = numpy_generator(seed, "space", arm.name, index)
-    return draws.sample(arm, rng, arm.points[index] if index < len(arm.points) else {})
+    return arm.sample(rng, arm.points[index] if index < len(arm.points) else {})
 
 
 def drawn_trials(arm: "Arm", seed: int, indices: range) -> list[Segment]:
@@ -252,18 +231,13 @@ def drawn_trials(arm: "Arm", seed: int, indices: range) -> list[Segment]:
 
 
 def whole_trial(arm: "Arm", *, seed: int, index: int, values: Mapping[str, Any]) -> Segment:
-    """Make the segment that runs a trial of an arm from its start to its end.
-
-    Values are what it has at dotted paths into the config, or with `data.` into the data.
-    """
-    if not draws.allows(arm, values):
+    """Make the segment that runs a whole trial of an arm, at values by their path."""
+    if not arm.allows(values):
         raise ConfigError(
-            f"every trial is allowed by the constraint of its arm, but `{arm.algorithm.kind}` "
-            f"proposed {dict(values)!r:.200} for `{arm.name}`. Let it draw again where "
-            "`tuneparts.search.draws.allows` says no."
+            f"`{arm.algorithm.kind}` proposed {dict(values)!r:.200}, which the constraint of "
+            f"`{arm.name}` does not allow. Let it draw again where `arm.allows` says no."
         )
-    config = arm.config.replaced(arm.of_config(values))
-    changes = arm.of_data(values)
+    config, changes = arm.config_at(values), arm.of_data(values)
     return Segment(
         trial=TrialId(arm.name, seed, index),
         config=config.model_dump(mode="json") | ({"data": changes} if changes else {}),
@@ -274,8 +248,5 @@ def whole_trial(arm: "Arm", *, seed: int, index: int, values: Mapping[str, Any])
 def stretch(
     whole: Segment, *, number: int, bounds: tuple[int, int], donor: TrialId | None = None
 ) -> Segment:
-    """Cut a round out of a whole trial, between two numbers of passes.
-
-    It starts from the state of a donor, when not from its own.
-    """
+    """Cut a round out of a whole trial, between two numbers of passes, from a donor's state."""
     return dataclasses.replace(whole, round=number, start=bounds[0], until=bounds[1], donor=donor)

@@ -1,26 +1,22 @@
-"""Population-based training (Jaderberg et al. 2017).
-
-Its two decisions, `exploit` and `explore`, are pure functions below the class that uses them.
-"""
+"""Population-based training (Jaderberg et al. 2017)."""
 
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import Field
 
 from tuneparts.core.schema import Metric
 from tuneparts.core.seeding import numpy_generator
-from tuneparts.search import draws
 from tuneparts.search.algorithms.base import Algorithm, Cost, Proposals, draw, stretch, whole_trial
+from tuneparts.search.arm import Arm
 from tuneparts.search.events import TrialId
 from tuneparts.search.segment import Batch
 from tuneparts.search.space import Dimension, Value
 
-if TYPE_CHECKING:  # an arm holds an algorithm
-    from tuneparts.search.arm import Arm
+_MOST_EXPLORED = 1000
+"""Variations of a donor's values that the constraint may refuse; then they stay as they are."""
 
 
 class Pbt(Algorithm):
@@ -44,19 +40,18 @@ class Pbt(Algorithm):
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
         return self.population
 
-    def cost(self, arm: "Arm") -> Cost:
+    def cost(self, arm: Arm) -> Cost:
         return dataclasses.replace(super().cost(arm), sequential=arm.config.passes)
 
-    def check(self, arm: "Arm") -> None:
+    def check(self, arm: Arm) -> None:
         steps = self.num_rounds * arm.config.interval
         if arm.config.passes % steps:
             raise ValueError(
-                "a round of the population is a whole number of intervals: "
-                f"`passes % (num_rounds * interval) == 0` must hold, but got "
-                f"{arm.config.passes} % {steps}"
+                f"`passes` = {arm.config.passes}: a round is a whole number of intervals, so "
+                f"`passes % (num_rounds * interval) == 0` must hold, but that is {steps}"
             )
 
-    def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
+    def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
         values = {i: draw(arm, seed, i) for i in range(self.population)}
         donors: dict[int, int] = {}
         length = arm.config.passes // self.num_rounds
@@ -71,23 +66,24 @@ class Pbt(Algorithm):
             scores = {i: results[one.trial].score(metric) for i, one in segments.items()}
             if not any(map(math.isfinite, scores.values())):
                 return
-            donors = exploit(
-                scores,
-                quantile=self.quantile,
-                better=metric.better,
-                rng=numpy_generator(seed, "exploit", arm.name, number),
-            )
+            exploiting = numpy_generator(seed, "exploit", arm.name, number)
+            donors = exploit(scores, quantile=self.quantile, better=metric.better, rng=exploiting)
             rng = numpy_generator(seed, "explore", arm.name, number)
             copied = {i: values[donors[i]] for i in sorted(donors)}
             values |= {i: self._explored(arm, donor, rng) for i, donor in copied.items()}
 
     def _explored(
-        self, arm: "Arm", donor: Mapping[str, Value], rng: np.random.Generator
+        self, arm: Arm, donor: Mapping[str, Value], rng: np.random.Generator
     ) -> dict[str, Value]:
-        """A donor's values varied to what the constraint allows; as they are where that is none."""
-        for _ in range(draws.TRIED):
-            values = explore(donor, arm.space, resample=self.resample, rng=rng)
-            if draws.allows(arm, values):
+        """A donor's values, each perturbed or drawn anew; as they are if no such are allowed."""
+        for _ in range(_MOST_EXPLORED):
+            values = {
+                path: dim.sample(rng)
+                if rng.random() < self.resample
+                else dim.perturb(donor[path], rng)
+                for path, dim in arm.space.items()
+            }
+            if arm.allows(values):
                 return values
         return dict(donor)
 
@@ -99,13 +95,10 @@ def exploit(
     better: Callable[[float, float], bool],
     rng: np.random.Generator,
 ) -> dict[int, int]:
-    """Choose for each of the worst trials one of the best to copy (Jaderberg et al. 2017).
+    """Choose for each of the worst trials one of the best to copy: index -> that of its donor.
 
     Ties are broken by index. A trial without a finite score, such as one that failed, is among
     the worst, however many there are, and is never copied from.
-
-    Returns:
-        Index of the trial that copies -> index of its donor.
     """
     sign = -1.0 if better(1.0, 0.0) else 1.0
     broken = sorted(i for i, score in scores.items() if not math.isfinite(score))
@@ -116,17 +109,3 @@ def exploit(
         return {}
     worst = {*(ranked + broken)[-count:], *broken}
     return {loser: best[int(rng.integers(len(best)))] for loser in sorted(worst)}
-
-
-def explore(
-    values: Mapping[str, Value],
-    space: Mapping[str, Dimension],
-    *,
-    resample: float,
-    rng: np.random.Generator,
-) -> dict[str, Value]:
-    """Vary a donor's values: each is perturbed, or drawn anew with probability `resample`."""
-    return {
-        path: dim.sample(rng) if rng.random() < resample else dim.perturb(values[path], rng)
-        for path, dim in space.items()
-    }

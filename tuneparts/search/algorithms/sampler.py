@@ -1,4 +1,4 @@
-"""Any sampler of Optuna as a search algorithm (Akiba et al. 2019), and the Parzen estimator.
+"""Samplers and pruners of Optuna as search algorithms (Akiba et al. 2019).
 
 Optuna is asked define-by-run: conditional dimensions are parameters that exist only in trials where
 their option was chosen, which its samplers are made for. Normal numbers are asked for by their
@@ -6,31 +6,30 @@ quantile.
 """
 
 import dataclasses
+import functools
 import inspect
 import math
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from tuneparts.core import import_path
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.core.schema import Direction, Metric
 from tuneparts.core.seeding import derive, numpy_generator
-from tuneparts.search import draws
-from tuneparts.search.algorithms.base import Cost, Proposals, Timed, whole_trial
-from tuneparts.search.segment import ANY, Batch, Result
+from tuneparts.search.algorithms.base import Cost, Proposals, Timed, drawn_trials, whole_trial
+from tuneparts.search.algorithms.halving import judged
+from tuneparts.search.arm import Arm
+from tuneparts.search.events import TrialId
+from tuneparts.search.segment import ANY, Batch
 from tuneparts.search.space import Dimension, Value
 
-if TYPE_CHECKING:
-    from optuna import Study, Trial
-    from optuna.distributions import BaseDistribution
-    from optuna.samplers import BaseSampler
-
-    from tuneparts.search.arm import Arm
-    from tuneparts.search.events import TrialId
+if TYPE_CHECKING:  # half a second that other algorithms need not pay
+    import optuna
+    from optuna.trial import FrozenTrial, TrialState
 
 SAMPLERS = {
     "random": "RandomSampler",
@@ -66,8 +65,6 @@ _WIDER = 2.5
 then takes 1.07 times as long as with free timing on 8 slots and 1.2 times on 32; with a window of
 the machine's own width 1.6 and 2.1 times (simulated, 8 trials a slot). What it costs in what is
 found is in docs/decisions/0032."""
-
-
 _MOST_ASKED = 20
 """Proposals of a sampler that the constraint may refuse in a row; then an allowed one is drawn."""
 
@@ -90,18 +87,15 @@ class Sampled(Timed):
     it changes what is found."""
 
     @abstractmethod
-    def make_sampler(self, arm: "Arm", seed: int) -> "BaseSampler":
+    def make_sampler(self, arm: Arm, seed: int) -> "optuna.samplers.BaseSampler":
         """Make the sampler of one replicate, seeded by its arguments alone."""
 
-    def cost(self, arm: "Arm") -> Cost:
+    def cost(self, arm: Arm) -> Cost:
         rounds = math.ceil(self.num_trials / (self.window or _USUAL_WINDOW))
         return dataclasses.replace(super().cost(arm), sequential=rounds * arm.config.passes)
 
     def for_width(self, width: int) -> Self:
-        """What it is on a machine or cluster that runs so many of its trials at once.
-
-        Asked once, when a run begins.
-        """
+        """What it is where so many of its trials run at once; asked once, when a run begins."""
         if self.window is not None:
             return self
         # Workers that wait for the oldest trial need others to run, but trials that are asked for
@@ -109,7 +103,7 @@ class Sampled(Timed):
         wide = max(width, min(math.ceil(_WIDER * width), self.num_trials // 3))
         return self.replaced({"window": width if self.is_free or width == 1 else wide})
 
-    def check(self, arm: "Arm") -> None:
+    def check(self, arm: Arm) -> None:
         # Asked of the class, because to call `distribution` would import Optuna.
         missing = [
             path
@@ -122,26 +116,21 @@ class Sampled(Timed):
                 "none. Define it in their class, or take another algorithm."
             )
 
-    def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
+    def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
         return self.front_proposals(arm, seed, [metric])
 
-    def front_proposals(self, arm: "Arm", seed: int, objectives: Sequence[Metric]) -> Proposals:
-        import optuna  # half a second that other algorithms need not pay
+    def front_proposals(self, arm: Arm, seed: int, objectives: Sequence[Metric]) -> Proposals:
+        from optuna.trial import TrialState
 
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        study = optuna.create_study(
-            directions=[
-                "maximize" if one.direction is Direction.UP else "minimize" for one in objectives
-            ],
-            sampler=self.make_sampler(arm, seed),
-        )
-        asking = _Asking(study, arm, seed, objectives)
+        study = _study(objectives, self.make_sampler(arm, seed))
+        for point in arm.points:
+            study.enqueue_trial(parameters(arm.space, point))
         window = self.window or _USUAL_WINDOW
-        asked: dict[TrialId, Trial] = {}
+        asked: dict[TrialId, optuna.Trial] = {}
         """Trials whose results Optuna does not have yet, the oldest first."""
         run = []
         for index in range(self.num_trials):
-            trial, values = asking.ask()
+            trial, values = _asked(study, arm, seed)
             run.append(whole_trial(arm, seed=seed, index=index, values=values))
             asked[run[-1].trial] = trial
             if len(asked) < window or index + 1 == self.num_trials:
@@ -150,7 +139,11 @@ class Sampled(Timed):
             results = yield Batch(tuple(run), awaits=ANY if self.is_free else oldest)
             run = []
             for one in sorted(results):
-                asking.tell(asked.pop(one), results[one])
+                scores = results[one].scores(objectives)
+                if any(map(math.isnan, scores)):
+                    study.tell(asked.pop(one), state=TrialState.FAIL)
+                else:
+                    study.tell(asked.pop(one), scores)
         yield Batch(tuple(run))
 
 
@@ -171,32 +164,24 @@ class Optuna(Sampled):
     """Arguments of the sampler, under the names that Optuna gives them. TPE is multivariate and has
     a constant liar unless they say otherwise."""
 
-    @model_validator(mode="after")
-    def _check_sampler(self) -> Self:
-        if self.options or ":" in self.sampler or self.sampler not in SAMPLERS:
-            _maker("sampler", self.sampler, self.options)
-        return self
-
-    def check(self, arm: "Arm") -> None:
+    def check(self, arm: Arm) -> None:
         super().check(arm)
-        if self.options or ":" in self.sampler:
-            self.make_sampler(arm, 0)  # options with values that it does not take are refused now
+        if self.options or self.sampler not in SAMPLERS:  # else there is no need for Optuna yet
+            self.make_sampler(arm, 0)
 
-    def make_sampler(self, arm: "Arm", seed: int) -> "BaseSampler":
+    def make_sampler(self, arm: Arm, seed: int) -> "optuna.samplers.BaseSampler":
         own = derive(seed, self.sampler, arm.name) % 2**32
-        ours = _OURS.get(self.sampler, {})
-        made: BaseSampler = optuna_part("sampler", self.sampler, self.options, seed=own, ours=ours)
-        return made
+        return _made("sampler", self.sampler, self.options, own)
 
 
 class OptunaSearch(Sampled):
     """A sampler of Optuna that a subclass makes, in `sampler`."""
 
     @abstractmethod
-    def sampler(self, arm: "Arm", seed: int) -> "BaseSampler":
+    def sampler(self, arm: Arm, seed: int) -> "optuna.samplers.BaseSampler":
         """Make the sampler of one replicate, seeded by its arguments alone."""
 
-    def make_sampler(self, arm: "Arm", seed: int) -> "BaseSampler":
+    def make_sampler(self, arm: Arm, seed: int) -> "optuna.samplers.BaseSampler":
         return self.sampler(arm, seed)
 
 
@@ -209,77 +194,140 @@ class Tpe(OptunaSearch):
     num_startup: int = Field(default=10, ge=1)
     """Random trials before the estimator takes over."""
 
-    def sampler(self, arm: "Arm", seed: int) -> "BaseSampler":
-        from optuna.samplers import TPESampler
+    def sampler(self, arm: Arm, seed: int) -> "optuna.samplers.BaseSampler":
+        own, options = derive(seed, "tpe", arm.name) % 2**32, {"n_startup_trials": self.num_startup}
+        return _made("sampler", "tpe", options, own)
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Optuna calls both options experimental
-            return TPESampler(
-                n_startup_trials=self.num_startup,
-                seed=derive(seed, "tpe", arm.name) % 2**32,
-                **_OURS["tpe"],
+
+class Pruned(Timed):
+    """Random trials that a pruner of Optuna judges every so many passes.
+
+    At each point a pruner sees a study of Optuna whose trials last that long: those that were
+    judged there before are complete, those that were stopped earlier are pruned. With exact timing
+    trials are judged in their order, each as soon as those before it have been judged at the same
+    point, and never wait for one to end; with free timing in the order in which they arrive.
+
+    Example:
+        >>> Pruned(num_trials=20, every=100, options={"n_startup_trials": 4}).pruner
+        'median'
+    """
+
+    takes_points = True
+    keeps_first_trials = True  # a trial is judged against those before it, however many come
+
+    num_trials: int = Field(gt=0)
+    every: int = Field(gt=0)
+    """Passes from one judgement to the next; the steps of Optuna are passes."""
+    pruner: str = "median"
+    """`median`, `percentile`, `patient`, `threshold`, `wilcoxon`; or the import path
+    `package.module:name` of a pruner's class, or of a function that makes one."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of the pruner, under the names that Optuna gives them: `n_startup_trials`,
+    `n_warmup_steps`, `percentile`."""
+
+    def cost(self, arm: Arm) -> Cost:
+        return dataclasses.replace(super().cost(arm), sequential=arm.config.passes)
+
+    def check(self, arm: Arm) -> None:
+        if self.every % arm.config.interval:
+            raise ValueError(
+                f"`every` = {self.every}: trials are judged between intervals, so it must be a "
+                f"multiple of `interval` = {arm.config.interval}"
             )
+        if self.options or self.pruner != "median":  # which needs no look into Optuna
+            _made("pruner", self.pruner, self.options)
+
+    def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
+        trials = drawn_trials(arm, seed, range(self.num_trials))
+        levels = [*range(self.every, arm.config.passes, self.every), arm.config.passes]
+        last: dict[int, FrozenTrial] = {}
+        points = [
+            _Point(self, levels[: place + 1], metric, last) for place in range(len(levels) - 1)
+        ]
+        yield from judged(trials, levels, points, metric, is_free=self.is_free)
 
 
-class _Asking:
-    """A study of Optuna about the space of an arm; its points are enqueued first."""
+class _Point:
+    """Judges the trials that arrive at one number of passes, by a pruner and a study of its own.
 
-    def __init__(self, study: "Study", arm: "Arm", seed: int, metrics: Sequence[Metric]) -> None:
-        self.study = study
-        self._arm = arm
-        self._seed = seed
-        self._metrics = metrics
-        for point in arm.points:
-            study.enqueue_trial({name: value for name, (value, _) in parameters(arm.space, point)})
+    `steps` are the passes of the points up to this one, and `last` has, by index, a trial as it was
+    when it was last judged, at whichever point.
+    """
 
-    def ask(self) -> tuple["Trial", dict[str, Value]]:
-        """Ask for the values of the next trial; what the constraint does not allow is skipped."""
+    def __init__(
+        self, rule: Pruned, steps: Sequence[int], metric: Metric, last: "dict[int, FrozenTrial]"
+    ) -> None:
+        self._pruner, self._is_free = _made("pruner", rule.pruner, rule.options), rule.is_free
+        self._sign = 1.0 if metric.direction is Direction.UP else -1.0
+        self._study, self._steps, self._last = _study([metric]), steps, last
+
+    def __call__(self, rewards: Sequence[float], index: int) -> bool:
         from optuna.trial import TrialState
 
-        for _ in range(_MOST_ASKED):
-            trial, values = self._asked()
-            if draws.allows(self._arm, values):
-                return trial, values
-            self.study.tell(trial, state=TrialState.FAIL)
-        rng = numpy_generator(self._seed, "allowed", self._arm.name, len(self.study.trials))
-        drawn = draws.sample(self._arm, rng)
-        self.study.enqueue_trial({n: value for n, (value, _) in parameters(self._arm.space, drawn)})
-        trial, values = self._asked()
-        if not draws.allows(self._arm, values):
-            raise ConfigError(
-                f"an allowed draw of `{self._arm.name}` is the same in Optuna, but {drawn} became "
-                f"{values}. Let `decoded` of its dimensions undo `encoded`."
-            )
-        return trial, values
+        if not self._is_free:  # those between ended before this point
+            for number in range(len(self._trials()), index):
+                before = self._last.get(number)
+                state = TrialState.PRUNED if before else TrialState.FAIL
+                self._add(state, before.intermediate_values if before else {}, before)
+        values = {n: self._sign * reward for n, reward in zip(self._steps, rewards, strict=True)}
+        trial = self._add(TrialState.RUNNING, values, self._last.get(index))
+        goes_on = not self._pruner.prune(self._study, trial)
+        self._study.tell(trial.number, values[self._steps[-1]])
+        self._last[index] = self._trials()[trial.number]
+        return goes_on
 
-    def tell(self, trial: "Trial", result: Result) -> None:
-        """Give the study the scores of a trial; one without finite scores has failed."""
-        from optuna.trial import TrialState
+    def _trials(self) -> "list[FrozenTrial]":
+        found: list[FrozenTrial] = self._study.get_trials(deepcopy=False)
+        return found
 
-        scores = result.scores(self._metrics)
-        if any(map(math.isnan, scores)):
-            self.study.tell(trial, state=TrialState.FAIL)
-        else:
-            self.study.tell(trial, scores if len(scores) > 1 else scores[0])
+    def _add(
+        self, state: "TrialState", values: dict[int, float], before: "FrozenTrial | None"
+    ) -> "FrozenTrial":
+        """Add a trial, with what a pruner wrote down about it at an earlier point."""
+        from optuna.trial import create_trial
 
-    def _asked(self) -> tuple["Trial", dict[str, Value]]:
-        def ask(name: str, distribution: "BaseDistribution") -> Any:
-            return suggested(trial, name, distribution)
+        notes = before.system_attrs if before else {}
+        self._study.add_trial(
+            create_trial(state=state, intermediate_values=values, system_attrs=notes)
+        )
+        return self._trials()[-1]
 
+
+def _study(
+    metrics: Sequence[Metric], sampler: "optuna.samplers.BaseSampler | None" = None
+) -> "optuna.Study":
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    directions = ["maximize" if one.direction is Direction.UP else "minimize" for one in metrics]
+    # Optuna's Hyperband draws brackets from the name, which is random unless it is given.
+    return optuna.create_study(directions=directions, sampler=sampler, study_name="pruned")
+
+
+def _asked(study: "optuna.Study", arm: Arm, seed: int) -> tuple["optuna.Trial", dict[str, Value]]:
+    """Ask for the next trial and its values; what the constraint does not allow is skipped."""
+    from optuna.trial import TrialState
+
+    for attempt in range(_MOST_ASKED + 1):
+        if attempt == _MOST_ASKED:
+            rng = numpy_generator(seed, "allowed", arm.name, len(study.trials))
+            study.enqueue_trial(parameters(arm.space, arm.sample(rng)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about options that Optuna calls experimental
-            trial = self.study.ask()
-            values = {path: dim.suggest(path, ask) for path, dim in self._arm.space.items()}
-        return trial, values
+            trial = study.ask()
+            ask = functools.partial(suggested, trial)
+            values = {path: dim.suggest(path, ask) for path, dim in arm.space.items()}
+        if attempt == _MOST_ASKED or arm.allows(values):
+            break
+        study.tell(trial, state=TrialState.FAIL)
+    return trial, values
 
 
-def suggested(trial: "Trial", name: str, distribution: "BaseDistribution") -> Any:
+def suggested(
+    trial: "optuna.Trial", name: str, distribution: "optuna.distributions.BaseDistribution"
+) -> Any:
     """Draw a parameter from a distribution, within a trial."""
-    from optuna.distributions import (
-        CategoricalDistribution,
-        FloatDistribution,
-        IntDistribution,
-    )
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     match distribution:
         case FloatDistribution(low=low, high=high, log=log, step=step):
@@ -289,78 +337,50 @@ def suggested(trial: "Trial", name: str, distribution: "BaseDistribution") -> An
         case CategoricalDistribution(choices=choices):
             return trial.suggest_categorical(name, choices)
     raise ConfigError(
-        f"a `distribution` is one of Optuna's float, int or categorical ones, but that of `{name}` "
-        f"is {distribution!r:.100}."
+        f"`distribution` of `{name}` is {distribution!r:.100}, not one of Optuna's float, int or "
+        "categorical ones."
     )
 
 
-def parameters(
-    space: Mapping[str, Dimension], values: Mapping[str, Value]
-) -> Iterator[tuple[str, tuple[Any, "BaseDistribution"]]]:
-    """What values are in Optuna: name -> parameter and its distribution."""
-    for path, value in values.items():
-        for leaf in space[path].leaves(path, value):
-            parameter = leaf.dimension.encoded(leaf.value)
-            yield leaf.name, (parameter, leaf.dimension.distribution())
+def parameters(space: Mapping[str, Dimension], values: Mapping[str, Value]) -> dict[str, Any]:
+    """What values are in Optuna: name -> parameter."""
+    leaves = (leaf for path, value in values.items() for leaf in space[path].leaves(path, value))
+    return {name: dim.encoded(value) for name, dim, value in leaves}
 
 
-def optuna_part(
+def _made(
     noun: Literal["sampler", "pruner"],
     name: str,
     options: Mapping[str, Any],
-    *,
     seed: int | None = None,
-    ours: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Make a sampler or pruner of Optuna, by its short name or import path.
+    """Make a sampler or pruner of Optuna by its short name or import path.
 
-    A seed is given to those that take one; `ours` are options where our default is not Optuna's.
+    One that takes a seed is given it; that of a replicate is no option.
     """
+    known = SAMPLERS if noun == "sampler" else PRUNERS
+    if name not in known and ":" not in name:
+        raise UnknownNameError(noun, name, known)
+    if "seed" in options:
+        raise ValueError(
+            f"options['seed']: the seed of `{name}` is that of its replicate; leave it out"
+        )
     import optuna
 
-    maker = _maker(noun, name, options)
-    given = {**(ours or {}), **options}
-    if seed is not None and "seed" in inspect.signature(maker).parameters:
-        given.setdefault("seed", seed)
+    own: Any = getattr(optuna, f"{noun}s")
+    maker: Any = getattr(own, known[name]) if name in known else import_path.find(name)
+    given = {**_OURS.get(name, {}), **options}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Optuna calls half of its options experimental
         try:
+            if seed is not None and "seed" in inspect.signature(maker).parameters:
+                given["seed"] = seed
             made = maker(**given)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"options = {dict(options)}: the {noun} `{name}` says: {error}"
             ) from error
-    base = optuna.samplers.BaseSampler if noun == "sampler" else optuna.pruners.BasePruner
+    base = own.BaseSampler if noun == "sampler" else own.BasePruner
     if not isinstance(made, base):
         raise ValueError(f"`{name}` made {made!r:.100}, which is no {base.__name__} of Optuna")
     return made
-
-
-def _maker(noun: str, name: str, options: Mapping[str, Any]) -> Callable[..., Any]:
-    """Find what makes a sampler or pruner, and refuse an option that it does not have."""
-    known = SAMPLERS if noun == "sampler" else PRUNERS
-    if name not in known and ":" not in name:
-        raise UnknownNameError(noun, name, known)
-    import optuna
-
-    if name in known:
-        maker: Any = getattr(getattr(optuna, f"{noun}s"), known[name])
-    else:
-        maker = import_path.find(name)
-    if not callable(maker):
-        raise ValueError(
-            f"`{name}` leads to {maker!r:.100}, but a {noun} is made by a class or a function"
-        )
-    taken = inspect.signature(maker).parameters
-    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values()):
-        return maker  # type: ignore[no-any-return]
-    for option in options:
-        if option == "seed":
-            raise ValueError(
-                f"options['seed']: the seed of `{name}` is that of its replicate; leave it out"
-            )
-        if option not in taken:
-            raise UnknownNameError(
-                f"option of the {noun} `{name}`", option, [one for one in taken if one != "seed"]
-            )
-    return maker  # type: ignore[no-any-return]
