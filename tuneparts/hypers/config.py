@@ -7,7 +7,7 @@ calling it learnt would be a mistake: it is refused here, with the reason.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
@@ -26,7 +26,7 @@ from pydantic import (
 from tuneparts.core import schema
 from tuneparts.core.config import Config, parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.hypers.hyper import Hyper, Place, Shapes
+from tuneparts.hypers.hyper import Hyper, Place
 from tuneparts.hypers.kinds import (
     BUILT_IN,
     KINDS,
@@ -113,8 +113,7 @@ def check_images(name: str, hyper: Hyper, in_shape: tuple[int, ...]) -> None:
     """Refuse a hyper that acts on images where inputs are vectors."""
     if hyper.needs_images and len(in_shape) != 3:
         raise ConfigError(
-            f"`{name}` acts on images (C, H, W), but inputs have shape {in_shape}. "
-            f"Remove `{name}`; vectors can have mask, noise, dropout and temperature."
+            f"`{name}` acts on images (C, H, W), but inputs have shape {in_shape}. Remove it."
         )
 
 
@@ -164,24 +163,21 @@ class HypersConfig(Config):
             if key in cls.model_fields or isinstance(value, Hyper):
                 found[key] = value
             elif isinstance(value, Mapping) and "kind" in value:
-                fields = {field: one for field, one in value.items() if field != "kind"}
                 made = KINDS.find(value["kind"], Hyper)
                 # A field of its own may be called `kind` as well.
-                found[key] = parse(made, value if "kind" in made.model_fields else fields)
+                gone = {"kind"} - made.model_fields.keys()
+                found[key] = parse(made, {f: one for f, one in value.items() if f not in gone})
             elif isinstance(value, type) and issubclass(value, Hyper):
                 raise ConfigError(
-                    f"a hyper is given with its values, but `{key}` is the class "
-                    f"{value.__name__}. Write `{key}={value.__name__}(...)`."
+                    f"`{key}` is the class {value.__name__}: write `{key}={value.__name__}(...)`."
                 )
             elif value is not None:
-                _refuse_outside_likelihood([str(key)])
+                _refuse_outside_likelihood(str(key))
                 try:
                     super()._refuse_unknown_keys({key: value})  # type: ignore[operator]
                 except ValueError as error:
-                    raise ValueError(
-                        f"{error} A hyper of your own is an object of its class, and in JSON its "
-                        "fields with a `kind`."
-                    ) from None
+                    hint = "A hyper of your own is an object, and in JSON its fields with a `kind`."
+                    raise ValueError(f"{error} {hint}") from None
         return found
 
     @model_serializer(mode="wrap")
@@ -204,22 +200,19 @@ class HypersConfig(Config):
             if name not in self.parts:
                 raise ConfigError(
                     f"`frozen` names `{name}`, but the hypers here are "
-                    f"{', '.join(self.parts) or 'none'}. Give `{name}` its values, or leave it out."
+                    f"{', '.join(self.parts) or 'none'}."
                 )
         for name, hyper in self.own.items():
             if hasattr(HypersConfig, name) or not re.fullmatch("[a-z][a-z0-9_]*", name):
                 raise ConfigError(
-                    "a hyper's name is a lower-case word that nothing else here has, but got "
-                    f"`{name}` for {type(hyper).__name__}. Choose another name."
+                    f"got `{name}` for {type(hyper).__name__}: a hyper's name is a lower-case word "
+                    "that nothing else here has."
                 )
             KINDS.name_of(type(hyper))  # refuses a class that no worker could import
         for metric, count in Counter(self.metrics()).items():
             is_built_in = metric.name in schema.BUILT_IN
             if count > 1 or (is_built_in and schema.lookup(metric.name) != metric):
-                raise ConfigError(
-                    f"every value that is reported has a name of its own, but `{metric.name}` is "
-                    "taken. Rename the hyper, or its field."
-                )
+                raise ConfigError(f"`{metric.name}` is taken: rename the hyper, or its field.")
         return self
 
     @property
@@ -242,16 +235,30 @@ class HypersConfig(Config):
         return tuple(m for name, hyper in self.parts.items() for m in hyper.metrics(name))
 
     def at(self, found: Mapping[str, float]) -> "HypersConfig":
-        """The same config at values found elsewhere.
+        """The same config at values found elsewhere, by metric name without `hyper/`.
 
-        Args:
-            found: values by metric name without `hyper/`. Fields here that are None are made, with
-                every value that was not found at no effect.
+        Fields here that are None are made, with every value that was not found at no effect. Every
+        name must find its place: a value that was dropped in silence would let a retrained net
+        differ from what was found.
         """
-        makes = {name: BUILT_IN[name] for name in FIELDS}
-        if "weight_prior" not in self.own:  # learnt by `laplace` without being in its config
-            makes["weight_prior"] = BUILT_IN["weight_prior"]
-        return self._with(_placed(self.parts, found, makes))
+        # `laplace` learns a prior of the weights without having it in its config.
+        made = (*FIELDS, "weight_prior")
+        classes: dict[str, tuple[type[Hyper], ...]] = {
+            **{name: (type(hyper),) for name, hyper in self.parts.items()},
+            **{name: BUILT_IN[name] for name in made if name not in self.own},
+        }
+        changed, rest = {}, dict(found)
+        for name, kinds in classes.items():
+            values = {m: rest.pop(m) for m in found if any(cls.owns(m, name) for cls in kinds)}
+            if values:
+                # The first class that owns all the values; else the one that misses fewest.
+                best = min(kinds, key=lambda cls: sum(not cls.owns(m, name) for m in values))
+                changed[name] = (self.parts.get(name) or best.identity()).at(values, name=name)
+        for metric in rest:
+            _refuse_outside_likelihood(metric)
+            known = {one for n, kinds in classes.items() for cls in kinds for one in cls.known(n)}
+            raise UnknownNameError("hyper", metric, known)
+        return self._with(changed)
 
     def joined(self, other: "HypersConfig") -> "HypersConfig":
         """The same config with the hypers of one's own that only another has."""
@@ -259,12 +266,10 @@ class HypersConfig(Config):
 
     def augmentation(self) -> "HypersConfig":
         """The hypers that change how an example looks, and nothing else."""
-        gone = {
-            name: None
-            for name, hyper in self.parts.items()
-            if hyper.place() != "inputs" or not hyper.is_augmentation
+        stays = {
+            n for n, one in self.parts.items() if one.place() == "inputs" and one.is_augmentation
         }
-        return self._with({**gone, "frozen": ()})
+        return self._with({**dict.fromkeys(self.parts.keys() - stays), "frozen": ()})
 
     def is_augmentation(self, metric: str) -> bool:
         """Whether a reported value, by its name without `hyper/`, changes how an example looks."""
@@ -288,8 +293,7 @@ class HypersConfig(Config):
             raise ConfigError(
                 f"`{name}` cannot be learnt here: {why} and does not enter log p(y | x, w, psi), "
                 "so that its partial gradient at fixed weights is exactly zero. Hold it by "
-                f"`frozen=('{name}',)`, search over it with the method `standard`, or learn it "
-                "with `validation` and its `through_step`."
+                f"`frozen=('{name}',)`, search over it, or use `validation` with `through_step`."
             )
 
     def build(
@@ -301,97 +305,32 @@ class HypersConfig(Config):
         num_outputs: int | None = None,
         through_step: bool = False,
     ) -> "Hypers":
-        """The hypers at these values, with the net's dropout layers attached in place.
+        """The hypers at these values, with the dropout layers of the net attached in place.
 
-        Args:
-            learnable: whether the hypers that are not frozen become parameters.
-            net: the net they will predict with.
-            in_shape: shape of one input, (C, H, W) or (D,).
-            num_outputs: outputs of the net, for hypers with a number for each.
-            through_step: whether hypers are learnt by a gradient through weight steps, which
-                reaches also those outside the likelihood.
+        If `learnable`, those that are not frozen become parameters; `through_step` says that they
+        are learnt by a gradient through weight steps, which reaches also those outside the
+        likelihood. `num_outputs` of the net is for hypers with a number for each.
         """
-        from torch import nn
-
-        from tuneparts.hypers.concrete import ConcreteDropout
         from tuneparts.hypers.hypers import Hypers
-        from tuneparts.models import surgery
 
         if learnable:
             self.check_gradient("through a step" if through_step else "fixed weights")
-        layers = surgery.find(net, nn.Dropout).values()
-        shapes = Shapes(tuple(in_shape), len(layers), num_outputs, len(list(net.parameters())))
-        parts = {}
-        for name, hyper in self.parts.items():
-            check_images(name, hyper, in_shape)
-            learns = learnable and name not in self.frozen
-            parts[name] = hyper.place(), hyper.part(shapes, name=name, learnable=learns)
-        # A dropout layer of the net would draw from the global generator; driven by the
-        # hypers at its own rate it draws from the stream of the call.
-        rates = [layer.p for layer in layers]
-        if self.dropout is None and any(rates):
-            parts["dropout"] = "activations", ConcreteDropout(rates, learnable=False)
-        hypers = Hypers(
-            parts,
-            held_out_of=[n for n, hyper in self.parts.items() if not hyper.enters_likelihood()],
-            num_slots=len(layers),
-            samples=self.samples,
-            eval_samples=self.eval_samples or self.samples,
-            averaging=self.averaging,
+        return Hypers(
+            self, learnable=learnable, net=net, in_shape=in_shape, num_outputs=num_outputs
         )
-        hypers.attach(net)
-        return hypers
 
 
 FIELDS = tuple(name for name in BUILT_IN if name in HypersConfig.model_fields)
 """Names of the hypers that are fields of `HypersConfig`, in the order in which they act."""
 
 
-def _refuse_outside_likelihood(names: Iterable[str]) -> None:
-    for name in names:
-        if name in OUTSIDE_LIKELIHOOD:
-            raise ConfigError(
-                f"`{name}` cannot be learnt as a hyper: {OUTSIDE_LIKELIHOOD[name]} and does not "
-                "enter log p(y | x, w, psi), so that its partial gradient at fixed weights is "
-                "exactly zero. Set it in the config of the method, and compare its values by L_ML "
-                "or by a search over runs."
-            )
-
-
-def _placed(
-    parts: Mapping[str, Hyper],
-    found: Mapping[str, float],
-    makes: Mapping[str, Sequence[type[Hyper]]],
-) -> dict[str, Hyper]:
-    """The hypers that reported values belong to, at these values.
-
-    Every name must find its place: a value that was dropped in silence would let a retrained net
-    differ from what was found.
-
-    Args:
-        parts: the hypers that are there, by name.
-        found: values by metric name without `hyper/`.
-        makes: classes of which a hyper of a name can be made where there is none, with every value
-            that was not found at no effect.
-    """
-    changed = {}
-    rest = dict(found)
-    for name in {**parts, **makes}:
-        given = parts.get(name)
-        classes = makes.get(name, [type(hyper) for hyper in [given] if hyper is not None])
-        values = {m: rest.pop(m) for m in found if any(cls.owns(m, name) for cls in classes)}
-        if values and given is None:
-            # The first class that owns all the values; else the one that misses fewest.
-            best = min(classes, key=lambda cls: sum(not cls.owns(m, name) for m in values))
-            given = best.identity()
-        if values and given is not None:
-            changed[name] = given.at(values, name=name)
-    _refuse_outside_likelihood(rest)
-    for metric in rest:
-        known = [one for name, kinds in makes.items() for cls in kinds for one in cls.known(name)]
-        known += [one for name, hyper in parts.items() for one in hyper.known(name)]
-        raise UnknownNameError("hyper", metric, set(known))
-    return changed
+def _refuse_outside_likelihood(name: str) -> None:
+    if name in OUTSIDE_LIKELIHOOD:
+        raise ConfigError(
+            f"`{name}` cannot be learnt as a hyper: {OUTSIDE_LIKELIHOOD[name]} and does not enter "
+            "log p(y | x, w, psi), so that its partial gradient at fixed weights is exactly zero. "
+            "Set it in the config of the method, or search over it."
+        )
 
 
 class FixedConfig(Config):

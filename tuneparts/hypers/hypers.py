@@ -4,7 +4,7 @@ Legend: B examples, S samples of each, N = B * S, K outputs.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,67 +14,69 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.core import seeding
+from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.target import Reduction
 from tuneparts.data.task import Examples, Task
-from tuneparts.hypers.affine import Affine
-from tuneparts.hypers.concrete import Act, ConcreteDropout, DropoutSlot, dropping
-from tuneparts.hypers.config import FIELDS, Averaging, HypersConfig
-from tuneparts.hypers.hyper import PLACES, Place
-from tuneparts.hypers.parts import Part
+from tuneparts.hypers.config import FIELDS, Averaging, HypersConfig, check_images
+from tuneparts.hypers.hyper import PLACES, Place, Shapes
+from tuneparts.hypers.kinds import DropoutConfig
+from tuneparts.hypers.parts import Act, DropoutSlot, Part, dropping
 from tuneparts.models import surgery
 
 
 class Hypers(nn.Module):
-    """The parts that stand around a net, each learnable, fixed or absent.
+    """The parts that act around a net, each learnable, fixed or absent; see `HypersConfig.build`.
 
     Learnable numbers are parameters of this module and never of the net. Fixed ones leave no
     trace in `state_dict`: the config determines them.
-
-    Args:
-        parts: by name, with the place where each acts. Those of one place act in the order of
-            `FIELDS`, and then in that of the mapping.
-        held_out_of: names of parts of the loss that are no part of the likelihood.
-        num_slots: dropout layers of the nets that the parts are used with.
-        samples: S in training, when anything is random.
-        eval_samples: S in evaluation, when anything is random.
-        averaging: how the S predictions become one.
     """
 
-    affine: Affine | None
-    dropout: ConcreteDropout | None
+    affine: Part | None
+    dropout: Part | None
     temperature: Part | None
 
     def __init__(
         self,
-        parts: Mapping[str, tuple[Place, Part]] | None = None,
+        config: HypersConfig,
         *,
-        held_out_of: Iterable[str] = (),
-        num_slots: int = 0,
-        samples: int = 1,
-        eval_samples: int = 1,
-        averaging: Averaging = "logits",
+        learnable: bool,
+        net: nn.Module,
+        in_shape: tuple[int, ...],
+        num_outputs: int | None,
     ) -> None:
         super().__init__()
-        given = dict(parts or {})
-        for name in FIELDS:
-            self.add_module(name, given[name][1] if name in given else None)
-        own = {name: part for name, (_, part) in given.items() if name not in FIELDS}
+        layers = surgery.find(net, nn.Dropout).values()
+        self._num_slots = len(layers)
+        shapes = Shapes(tuple(in_shape), len(layers), num_outputs, len(list(net.parameters())))
+        given = config.parts
+        learnt = set(given).difference(config.frozen) if learnable else set()
+        rates = tuple(layer.p for layer in layers)
+        if config.dropout is None and any(rates):
+            # A dropout layer of the net would draw from the global generator; driven by the
+            # hypers at its own rate it draws from the stream of the call.
+            given = {"dropout": parse(DropoutConfig, {"rate": rates}), **given}
         self.own = nn.ModuleDict()
-        self.own._modules.update(own)  # also under names that the class itself uses
-        names = [*(name for name in FIELDS if name in given), *own]
+        for name in FIELDS:
+            self.add_module(name, None)
+        names = [name for name in (*FIELDS, *config.own) if name in given]
+        for name in names:
+            check_images(name, given[name], in_shape)
+            part = given[name].part(shapes, name=name, learnable=name in learnt)
+            # Directly, because a hyper may have a name that the class `ModuleDict` itself uses.
+            (self if name in FIELDS else self.own)._modules[name] = part
         self._names: dict[Place, list[str]] = {
-            place: [name for name in names if given[name][0] == place] for place in PLACES
+            place: [name for name in names if given[name].place() == place] for place in PLACES
         }
-        self._outside = frozenset(held_out_of)
-        self._num_slots = num_slots
-        self.samples = samples
-        self.eval_samples = eval_samples
-        self.averaging: Averaging = averaging
+        self._outside = {name for name, hyper in given.items() if not hyper.enters_likelihood()}
+        self.samples = config.samples
+        self.eval_samples = config.eval_samples or config.samples
+        self.averaging: Averaging = config.averaging
         self.draws_globally = False
         """Whether the nets that these hypers are used with draw from torch's global generator."""
         self._is_plain = not any(self.acting("inputs", "activations", "outputs"))
+        self.attach(net)
 
     def predict(
         self,
@@ -84,26 +86,31 @@ class Hypers(nn.Module):
         generator: torch.Generator,
         training: bool,
     ) -> Tensor:
-        """Unnormalised log-probabilities, to be used like any logits.
+        """Unnormalised log-probabilities (B, K), to be used like any logits.
 
         Mask, colour, affine motion, noise and then hypers of one's own act on the inputs in this
         order, each with a draw of its own per example and sample; the net runs once on all N
         inputs; its logits are averaged over samples and divided by the temperature, and then
         changed by hypers of one's own. Without acting parts this is `net(x)` itself.
 
-        Args:
-            net: from inputs (N, ...) to logits (N, K); may be a subnetwork's forward.
-            x: normalised images (B, C, H, W) or vectors (B, D).
-            generator: source of all draws, on the device of `x`.
-            training: weight steps, hyper steps and L_ML draw masks and dropout; scores use the
-                mask's probabilities and no dropout. Augmentation and noise are drawn in both.
+        Training (weight steps, hyper steps and L_ML) draws masks and dropout; scores use the mask's
+        probabilities and no dropout. Augmentation and noise are drawn in both.
         """
         if training and self.draws_globally:
             net = _seeded(net, generator)
         if self._is_plain:
             return net(x)
-        x = self.inputs(x, generator, training=training)
-        return self.combined(self._outputs(net, x, generator, training=training), training=training)
+        x, act = self.inputs(x, generator, training=training), self.at_slots(training=training)
+        if act is None:
+            return self.combined(net(x), training=training)
+        with dropping(act, generator) as seen:
+            logits_NK = net(x)
+        if not seen.num_reads:
+            raise ConfigError(
+                "dropout rates act through the slots of a net, but no slot was reached in this "
+                "call. Call `hypers.attach(net)` once before predicting with another net."
+            )
+        return self.combined(logits_NK, training=training)
 
     def inputs(self, x: Tensor, generator: torch.Generator, *, training: bool) -> Tensor:
         """What the net sees: (N, ...), sample s of example b at b * S + s."""
@@ -150,10 +157,9 @@ class Hypers(nn.Module):
         reduction: Reduction = "mean",
         held_out: bool = False,
     ) -> Tensor:
-        """The loss of predictions, under the parts that act on it.
+        """The loss of predictions, from that of the task, under the parts that act on it.
 
-        `loss` is that of the task. Held-out data is judged by the likelihood alone, as hyper steps
-        and scores do.
+        Held-out data is judged by the likelihood alone, as hyper steps and scores do.
         """
         parts = [
             part
@@ -171,11 +177,8 @@ class Hypers(nn.Module):
 
     def penalised(self, loss: Tensor, weights: Iterable[Tensor]) -> Tensor:
         """A training loss with the penalties of the parts that act on weights."""
-        parts = list(self.acting("weights"))
-        if not parts:
-            return loss
         listed = list(weights)
-        for part in parts:
+        for part in self.acting("weights"):
             loss = loss + part(listed)
         return loss
 
@@ -186,10 +189,7 @@ class Hypers(nn.Module):
         return self.samples if training else self.eval_samples
 
     def num_draws(self) -> int:
-        """How many predictions of training an evaluation that draws as training does averages.
-
-        As many as take `eval_samples` samples in all; 1 when nothing is random.
-        """
+        """Predictions of training that take `eval_samples` samples in all; 1 if none is random."""
         is_random = self.draws_globally or self._draws(training=True)
         return math.ceil(self.eval_samples / self.samples) if is_random else 1
 
@@ -236,15 +236,13 @@ class Hypers(nn.Module):
         Building hypers attaches the net they are built for. Copies of an attached net are
         attached; another net of the same kind needs a call of its own. Twice does no harm.
         """
-        if not self._names["activations"]:
-            return
-        numbers = iter(range(self._num_slots))
-        surgery.replace(
-            net,
-            nn.Dropout,
-            lambda _, layer: DropoutSlot(next(numbers), layer.p),
-            expected=self._num_slots,
-        )
+        if self._names["activations"]:
+            numbers = iter(range(self._num_slots))
+
+            def slot(_: str, layer: nn.Dropout) -> DropoutSlot:
+                return DropoutSlot(next(numbers), layer.p)
+
+            surgery.replace(net, nn.Dropout, slot, expected=self._num_slots)
 
     def acts_at_slots(self) -> bool:
         """Whether scores, too, need the slots: something but dropout acts on activations."""
@@ -258,26 +256,6 @@ class Hypers(nn.Module):
     def acting(self, *places: Place) -> Iterator[Any]:
         """The parts of these places that do anything."""
         return (part for _, part in self._named(*places) if not part.is_identity)
-
-    def _outputs(
-        self,
-        net: Callable[[Tensor], Tensor],
-        x: Tensor,
-        generator: torch.Generator,
-        *,
-        training: bool,
-    ) -> Tensor:
-        act = self.at_slots(training=training)
-        if act is None:
-            return net(x)
-        with dropping(act, generator) as seen:
-            logits_NK = net(x)
-        if not seen.num_reads:
-            raise ConfigError(
-                "dropout rates act through the slots of a net, but no slot was reached in this "
-                "call. Call `hypers.attach(net)` once before predicting with another net."
-            )
-        return logits_NK
 
 
 def _copies(x: Tensor, num_samples: int) -> Tensor:
@@ -324,28 +302,15 @@ def average(logits_NK: Tensor, num_samples: int, rule: Averaging) -> Tensor:
 def augmented_pixels(
     config: HypersConfig, inputs_ECHW: Any, task: Task, *, num: int, seed: int
 ) -> npt.NDArray[np.uint8]:
-    """Draw the augmentation of each example, with the code that training uses.
-
-    Returns:
-        Images (E, D, H, W, C).
-    """
+    """Draws of the augmentation of each example, images (E, D, H, W, C)."""
     examples = Examples(np.asarray(inputs_ECHW), np.zeros(len(inputs_ECHW), dtype=np.int64))
     device = torch.device("cpu")
     batch = DeviceExamples(examples, mean=task.mean, std=task.std, device=device)
     x_ECHW, _ = batch.take(torch.arange(len(inputs_ECHW)))
-    seen: list[torch.Tensor] = []
-
-    def keep(x: torch.Tensor) -> torch.Tensor:
-        """Stands for the net: remembers what it is given."""
-        seen.append(x)
-        return x.flatten(1)
-
     many = config.replaced({"samples": num, "eval_samples": num})
-    hypers = many.build(learnable=False, net=torch.nn.Identity(), in_shape=task.in_shape)
+    hypers = many.build(learnable=False, net=nn.Identity(), in_shape=task.in_shape)
     generator = seeding.torch_generator(seed, "report samples")
-    with torch.no_grad():
-        hypers.predict(keep, x_ECHW, generator=generator, training=True)
-    x = np.concatenate([part.numpy() for part in seen]).astype(np.float64)
+    x = hypers.inputs(x_ECHW, generator, training=True).numpy().astype(np.float64)
     shape = (1, -1, 1, 1)
     raw = x * np.asarray(task.std).reshape(shape) + np.asarray(task.mean).reshape(shape)
     pixels = np.clip(np.rint(255 * raw), 0, 255).astype(np.uint8)

@@ -1,8 +1,8 @@
-"""Changes of whole batches of images on their device: colour, random crops, flip and cutout.
+"""Changes of whole batches of images on their device: random crops, flip and cutout.
 
 Every image of the batch has a draw of its own; there is no loop over images.
 
-Legend: B or N images, C channels, H height, W width.
+Legend: B images, C channels, H height, W width.
 """
 
 import math
@@ -10,42 +10,6 @@ import math
 import torch
 from torch import Tensor
 from torch.nn import functional
-
-from tuneparts.hypers.hyper import UNIT
-from tuneparts.hypers.parts import ConstrainedParameter, Part
-
-
-class Colour(Part):
-    """Random brightness and contrast of each image; learnable maxima stay below 1 by a sigmoid."""
-
-    def __init__(self, brightness: float, contrast: float, *, learnable: bool) -> None:
-        super().__init__()
-        self.maxima = ConstrainedParameter(
-            [brightness, contrast], link=UNIT, learnable=learnable, names=["brightness", "contrast"]
-        )
-        self.is_identity = not learnable and brightness == contrast == 0
-
-    def forward(
-        self,
-        x_NCHW: Tensor,
-        generator: torch.Generator,
-        *,
-        training: bool = True,  # noqa: ARG002
-    ) -> Tensor:
-        """Images with m + exp(u_2 contrast) (x - m) + u_1 brightness, m their mean."""
-        maxima = self.maxima.tensor().to(x_NCHW.dtype)
-        u_N2 = x_NCHW.new_empty(len(x_NCHW), 2).uniform_(-1, 1, generator=generator)
-        shift, log_factor = (u_N2 * maxima).view(-1, 2, 1, 1, 1).unbind(1)
-        mean = x_NCHW.mean(dim=(1, 2, 3), keepdim=True)
-        return mean + shift + log_factor.exp() * (x_NCHW - mean)
-
-    def draws(self, *, training: bool) -> bool:  # noqa: ARG002
-        return not self.is_identity
-
-    def values(self) -> dict[str, float]:
-        """The two maxima."""
-        brightness, contrast = self.maxima.numbers()
-        return {"brightness": brightness, "contrast": contrast}
 
 
 def random_resized_crop(x_BCHW: Tensor, least: float, generator: torch.Generator) -> Tensor:
@@ -95,9 +59,9 @@ def cutout(x_BCHW: Tensor, side: int, generator: torch.Generator) -> Tensor:
     The pixel is anywhere in the image, so that squares may be cut off at the border.
     """
     B, _, H, W = x_BCHW.shape
-    row, column = (_integers(n, (B,), generator, like=x_BCHW) for n in (H, W))
-    in_rows = _is_within(H, row, side)
-    in_columns = _is_within(W, column, side)
+    in_rows, in_columns = (
+        _is_within(size, _integers(size, (B,), generator, like=x_BCHW), side) for size in (H, W)
+    )
     return x_BCHW.masked_fill((in_rows[:, :, None] & in_columns[:, None, :])[:, None], 0)
 
 

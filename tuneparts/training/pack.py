@@ -33,7 +33,7 @@ from tuneparts.core.errors import ConfigError, DivergedError
 from tuneparts.data.target import Binary, Classes, Values
 from tuneparts.hypers import Hyper
 from tuneparts.hypers.affine import Affine, resample
-from tuneparts.hypers.concrete import Act, DropoutSlot
+from tuneparts.hypers.parts import Act, DropoutSlot
 from tuneparts.training.config import Runtime, SupervisedConfig
 from tuneparts.training.loop import Step
 from tuneparts.training.process import keep_freed_memory

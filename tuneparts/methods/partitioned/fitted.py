@@ -28,8 +28,8 @@ from tuneparts.data.own import Arrays, given_examples, given_inputs, given_task
 from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Task
 from tuneparts.hypers import HypersConfig, LilaConfig
-from tuneparts.hypers.concrete import DropoutSlot
 from tuneparts.hypers.hypers import Hypers
+from tuneparts.hypers.parts import DropoutSlot
 from tuneparts.methods.partitioned.assign import roles_of
 from tuneparts.methods.partitioned.config import PartitionedConfig, ReleasedConfig
 from tuneparts.methods.partitioned.isolation import check_lent, check_mixable
