@@ -35,7 +35,7 @@ def test_the_affine_kind_is_named_or_lila(given, kind):
 
 
 def test_an_unknown_affine_kind_names_the_known():
-    with pytest.raises(ConfigError, match="`kind` must be `lila`, `benton` or `schwoebel`"):
+    with pytest.raises(ConfigError, match="expected tags: 'lila', 'benton', 'schwoebel'"):
         parse(HypersConfig, {"affine": {"kind": "stn"}})
 
 

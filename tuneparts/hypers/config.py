@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import (
     BeforeValidator,
     ConfigDict,
-    Discriminator,
     Field,
     PlainSerializer,
     SerializerFunctionWrapHandler,
-    Tag,
     field_validator,
     model_serializer,
     model_validator,
@@ -50,43 +48,30 @@ Averaging = Literal["logits", "prob"]
 HyperGradient = Literal["none", "fixed weights", "through a step"]
 """What moves the hypers of a method: nothing, the partial gradient of a loss at fixed weights, or
 the gradient of held-out data also through the last step of the weights."""
-_UPDATES = "it shapes the updates of the weights"
-_BATCHES = "it chooses the data of an update"
 _LOSS = "it changes the training loss only"
-_STRUCTURE = "it is a discrete choice made before training"
 OUTSIDE_LIKELIHOOD = {
-    "weight_decay": _UPDATES,
-    "learning_rate": _UPDATES,
-    "lr": _UPDATES,
-    "momentum": _UPDATES,
-    "optimiser": _UPDATES,
-    "schedule": _UPDATES,
-    "batch_size": _BATCHES,
-    "passes": _BATCHES,
+    **dict.fromkeys(
+        ("weight_decay", "learning_rate", "lr", "momentum", "optimiser", "schedule"),
+        "it shapes the updates of the weights",
+    ),
+    **dict.fromkeys(("batch_size", "passes"), "it chooses the data of an update"),
+    **dict.fromkeys(
+        ("width", "depth", "num_chunks"), "it is a discrete choice made before training"
+    ),
     "label_smoothing": _LOSS,
-    "width": _STRUCTURE,
-    "depth": _STRUCTURE,
-    "num_chunks": _STRUCTURE,
 }
 """Names of hyperparameters that do not enter the likelihood, and why."""
 
 
-def _kind(given: Any) -> Any:
-    """The parametrisation of an affine config; one that is not named is `lila`."""
-    if isinstance(given, Mapping):
-        return given.get("kind", "lila")
-    return getattr(given, "kind", None)
+def _named(given: Any) -> Any:
+    """An affine config whose parametrisation is not named is of `lila`."""
+    return {"kind": "lila", **given} if isinstance(given, Mapping) else given
 
 
 AffineKind = Annotated[
-    Annotated[LilaConfig, Tag("lila")]
-    | Annotated[BentonConfig, Tag("benton")]
-    | Annotated[SchwoebelConfig, Tag("schwoebel")],
-    Discriminator(
-        _kind,
-        custom_error_type="affine_kind",
-        custom_error_message="`kind` must be `lila`, `benton` or `schwoebel`",
-    ),
+    LilaConfig | BentonConfig | SchwoebelConfig,
+    Field(discriminator="kind"),
+    BeforeValidator(_named),
 ]
 
 
@@ -283,18 +268,16 @@ class HypersConfig(Config):
     def _with(self, changes: Mapping[str, Any]) -> "HypersConfig":
         return parse(HypersConfig, {**self.model_dump(), **changes})
 
-    def check_gradient(self, gradient: HyperGradient) -> None:
-        """Refuse hypers that are to be learnt, not frozen, and that this gradient cannot reach."""
+    def check_likelihood(self) -> None:
+        """Refuse hypers that are not frozen and that a gradient at fixed weights cannot reach."""
         for name, hyper in self.parts.items():
-            is_reached = gradient != "fixed weights" or hyper.enters_likelihood()
-            if name in self.frozen or is_reached:
-                continue
-            why = "it penalises the weights" if hyper.place() == "weights" else _LOSS
-            raise ConfigError(
-                f"`{name}` cannot be learnt here: {why} and does not enter log p(y | x, w, psi), "
-                "so that its partial gradient at fixed weights is exactly zero. Hold it by "
-                f"`frozen=('{name}',)`, search over it, or use `validation` with `through_step`."
-            )
+            if name not in self.frozen and not hyper.enters_likelihood():
+                why = "it penalises the weights" if hyper.place() == "weights" else _LOSS
+                raise ConfigError(
+                    f"`{name}` cannot be learnt here: {why} and does not enter log p(y | x, w, "
+                    "psi), so that its partial gradient at fixed weights is exactly zero. Hold it "
+                    f"by `frozen=('{name}',)`, or use `validation` with `through_step`."
+                )
 
     def build(
         self,
@@ -303,18 +286,14 @@ class HypersConfig(Config):
         net: "nn.Module",
         in_shape: tuple[int, ...],
         num_outputs: int | None = None,
-        through_step: bool = False,
     ) -> "Hypers":
         """The hypers at these values, with the dropout layers of the net attached in place.
 
-        If `learnable`, those that are not frozen become parameters; `through_step` says that they
-        are learnt by a gradient through weight steps, which reaches also those outside the
-        likelihood. `num_outputs` of the net is for hypers with a number for each.
+        If `learnable`, those that are not frozen become parameters. `num_outputs` of the net is for
+        hypers with a number for each.
         """
         from tuneparts.hypers.hypers import Hypers
 
-        if learnable:
-            self.check_gradient("through a step" if through_step else "fixed weights")
         return Hypers(
             self, learnable=learnable, net=net, in_shape=in_shape, num_outputs=num_outputs
         )
@@ -337,12 +316,6 @@ class FixedConfig(Config):
     """The usual augmentation of CIFAR and ImageNet training, each step off unless asked for.
 
     Calling it applies the crops, flip and cutout in this order. Nothing of it is learnt.
-
-    Example:
-        >>> import torch
-        >>> augment = FixedConfig(crop_padding=4, flip=True)
-        >>> augment(torch.rand(2, 3, 32, 32), torch.Generator().manual_seed(0)).shape
-        torch.Size([2, 3, 32, 32])
     """
 
     crop_padding: int = Field(0, ge=0)

@@ -307,16 +307,14 @@ class Hyper(Config):
         return NumberedPart(self, shapes, name=name, learnable=learnable)
 
 
+@dataclass(frozen=True)
 class Call:
     """What a hyper acts with in one call: `now["rate"]`, and the source of its draws."""
 
-    def __init__(
-        self, part: "NumberedPart", generator: "torch.Generator | None", *, training: bool
-    ) -> None:
-        self._part = part
-        self._generator = generator
-        self.training = training
-        """Whether a step is made, and not a score."""
+    _part: "NumberedPart"
+    _generator: "torch.Generator | None"
+    training: bool
+    """Whether a step is made, and not a score."""
 
     def __getitem__(self, field: str) -> "Tensor":
         """A number () as a tensor, or (K,) where there is one for each; carries gradients."""

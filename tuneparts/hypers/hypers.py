@@ -6,6 +6,7 @@ Legend: B examples, S samples of each, N = B * S, K outputs.
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from tuneparts.hypers.hyper import PLACES, Place, Shapes
 from tuneparts.hypers.kinds import DropoutConfig
 from tuneparts.hypers.parts import Act, DropoutSlot, Part, dropping
 from tuneparts.models import surgery
+
+Net = Callable[[Tensor], Tensor]
 
 
 class Hypers(nn.Module):
@@ -78,14 +81,7 @@ class Hypers(nn.Module):
         self._is_plain = not any(self.acting("inputs", "activations", "outputs"))
         self.attach(net)
 
-    def predict(
-        self,
-        net: Callable[[Tensor], Tensor],
-        x: Tensor,
-        *,
-        generator: torch.Generator,
-        training: bool,
-    ) -> Tensor:
+    def predict(self, net: Net, x: Tensor, *, generator: torch.Generator, training: bool) -> Tensor:
         """Unnormalised log-probabilities (B, K), to be used like any logits.
 
         Mask, colour, affine motion, noise and then hypers of one's own act on the inputs in this
@@ -97,7 +93,7 @@ class Hypers(nn.Module):
         probabilities and no dropout. Augmentation and noise are drawn in both.
         """
         if training and self.draws_globally:
-            net = _seeded(net, generator)
+            net = partial(_seeded, net, generator)
         if self._is_plain:
             return net(x)
         x, act = self.inputs(x, generator, training=training), self.at_slots(training=training)
@@ -135,9 +131,7 @@ class Hypers(nn.Module):
     def at_slots(self, *, training: bool) -> Act | None:
         """What happens to activations at dropout slots; None for nothing."""
         # What is random at a slot is drawn in training only, as dropout is.
-        parts = [
-            part for part in self.acting("activations") if training or not part.draws(training=True)
-        ]
+        parts = [p for p in self.acting("activations") if training or not p.draws(training=True)]
         if not parts:
             return None
 
@@ -161,19 +155,15 @@ class Hypers(nn.Module):
 
         Held-out data is judged by the likelihood alone, as hyper steps and scores do.
         """
-        parts = [
-            part
-            for name, part in self._named("loss")
-            if not (part.is_identity or (held_out and name in self._outside))
-        ]
+        named = [(name, part) for name, part in self._named("loss") if not part.is_identity]
+        parts = [part for name, part in named if not (held_out and name in self._outside)]
         if not parts:
             return loss(outputs_BK, targets_B, reduction=reduction)
         losses_B = loss(outputs_BK, targets_B, reduction="none")
         for part in parts:
             losses_B = part(losses_B, outputs_BK, targets_B)
-        if reduction == "none":
-            return losses_B
-        return losses_B.mean() if reduction == "mean" else losses_B.sum()
+        found: Tensor = losses_B if reduction == "none" else getattr(losses_B, reduction)()
+        return found
 
     def penalised(self, loss: Tensor, weights: Iterable[Tensor]) -> Tensor:
         """A training loss with the penalties of the parts that act on weights."""
@@ -206,13 +196,9 @@ class Hypers(nn.Module):
 
     def values(self) -> dict[str, float]:
         """All values by metric name (`hyper/rotation`, ...), learnable or not."""
-        parts = {**{name: getattr(self, name) for name in FIELDS}, **dict(self.own.items())}
-        return {
-            f"hyper/{name}": value
-            for part in parts.values()
-            if part is not None
-            for name, value in part.values().items()
-        }
+        parts = (*(getattr(self, name) for name in FIELDS), *self.own.values())
+        values = (part.values().items() for part in parts if part is not None)
+        return {f"hyper/{name}": value for items in values for name, value in items}
 
     def learnable(self) -> list[nn.Parameter]:
         """What a hyper step moves; empty when all parts are fixed."""
@@ -262,22 +248,16 @@ def _copies(x: Tensor, num_samples: int) -> Tensor:
     return x if num_samples == 1 else x.repeat_interleave(num_samples, dim=0)
 
 
-def _seeded(
-    net: Callable[[Tensor], Tensor], generator: torch.Generator
-) -> Callable[[Tensor], Tensor]:
-    """The same net, what it draws globally (`Dropout2d`, attention) determined by a generator.
+def _seeded(net: Net, generator: torch.Generator, x: Tensor) -> Tensor:
+    """Outputs of a net, what it draws globally (`Dropout2d`, attention) set by a generator.
 
     Such layers take no generator, and would draw other numbers in each run and after each resume.
     """
-
-    def call(x: Tensor) -> Tensor:
-        device = generator.device
-        drawn = torch.randint(2**62, (), generator=generator, device=device)
-        with seeding.alone([device] if device.type == "cuda" else []):
-            torch.manual_seed(int(drawn))
-            return net(x)
-
-    return call
+    device = generator.device
+    drawn = torch.randint(2**62, (), generator=generator, device=device)
+    with seeding.alone([device] if device.type == "cuda" else []):
+        torch.manual_seed(int(drawn))
+        return net(x)
 
 
 def average(logits_NK: Tensor, num_samples: int, rule: Averaging) -> Tensor:
@@ -286,10 +266,6 @@ def average(logits_NK: Tensor, num_samples: int, rule: Averaging) -> Tensor:
     Benton et al. (2020) average network outputs, Immer et al. (2022) logits; both are `logits`
     here, because averaging log-probabilities differs from it by a constant per example. Schwoebel
     et al. (2021) average probabilities: `prob`. One sample comes back unchanged under every rule.
-
-    Example:
-        >>> average(torch.tensor([[0.0, 2.0], [0.0, 4.0]]), 2, "logits")
-        tensor([[0., 3.]])
     """
     if num_samples == 1:
         return logits_NK

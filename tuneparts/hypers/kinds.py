@@ -129,13 +129,6 @@ class LilaConfig(AffineConfig):
     The common default of all image experiments: its six maxima are the axes on which Mlodozeniec
     et al. (2023, appendix G) compare learnt ranges with random search. What is not given is 0.05,
     also when fixed: hold a motion out by setting it to 0.
-
-    Example:
-        >>> import torch
-        >>> lila = LilaConfig(rotation=3.14).part(Shapes(), name="affine", learnable=True)
-        >>> images = torch.rand(2, 1, 8, 8)
-        >>> lila(images, 4, torch.Generator().manual_seed(0)).shape
-        torch.Size([8, 1, 8, 8])
     """
 
     NAMES: ClassVar[tuple[str, ...]] = (

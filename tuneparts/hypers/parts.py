@@ -33,14 +33,6 @@ class ConstrainedParameter(nn.Module):
     Learnable numbers are a parameter, and so part of `state_dict`; fixed ones are a
     non-persistent buffer, because the config alone determines them. Fixed ones may touch the ends
     of their range. Of several learnable ones those that start at an end are held there.
-
-    Example:
-        >>> from tuneparts.hypers import UNIT
-        >>> rate = ConstrainedParameter([0.25], link=UNIT, learnable=True, names=["rate"])
-        >>> rate.tensor().requires_grad
-        True
-        >>> ConstrainedParameter([0.0], link=UNIT, learnable=False, names=["rate"]).numbers()
-        [0.0]
     """
 
     raw: nn.Parameter | None
@@ -205,16 +197,7 @@ _current: ContextVar[_ActiveDropout | None] = ContextVar("tuneparts_dropout", de
 
 @contextmanager
 def dropping(act: Act, generator: torch.Generator) -> Iterator[_ActiveDropout]:
-    """Let slots act in this way inside the block; outside they pass their input on.
-
-    Example:
-        >>> slot = DropoutSlot(0, 0.0)
-        >>> with dropping(lambda h, slot, generator: 2 * h, torch.Generator()):
-        ...     slot(torch.ones(2)).tolist()
-        [2.0, 2.0]
-        >>> slot(torch.ones(2)).tolist()
-        [1.0, 1.0]
-    """
+    """Let slots act in this way inside the block; outside they pass their input on."""
     active = _ActiveDropout(act, generator)
     token = _current.set(active)
     try:

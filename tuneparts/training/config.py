@@ -318,8 +318,8 @@ class SupervisedConfig(MethodConfig):
                     "parts, or has a rule of its own. Use `optimiser.weight_decay`, or one of the "
                     "methods `standard` and `validation`."
                 )
-        if self.hyper_gradient != "none":
-            self.hypers.check_gradient(self.hyper_gradient)
+        if self.hyper_gradient == "fixed weights":
+            self.hypers.check_likelihood()
         return self
 
     def declared_metrics(self) -> tuple[schema.Metric, ...]:

@@ -61,6 +61,8 @@ class SupervisedLearner(DataLearner, parts=("hypers",)):
     ) -> None:
         super().__init__(config, context)
         task = context.task
+        if learns_hypers and config.hyper_gradient != "through a step":
+            config.hypers.check_likelihood()
         with seeding.isolated(context.seed, "init"):
             net = self.laid_out(config.net.build(task.in_shape, task.num_outputs))
         self.hypers: Hypers = config.hypers.build(
@@ -68,7 +70,6 @@ class SupervisedLearner(DataLearner, parts=("hypers",)):
             net=net,
             in_shape=task.in_shape,
             num_outputs=task.num_outputs,
-            through_step=config.hyper_gradient == "through a step",
         ).to(context.device)
         self.net: nn.Module = net.to(context.device)
         if len(self.train_data):
