@@ -11,7 +11,7 @@ Shapes: B examples, K outputs, M members.
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,14 +20,17 @@ from torch import Tensor, nn
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError, DivergedError
+from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.target import Target
 from tuneparts.hypers.hypers import Hypers
 from tuneparts.models.layout import lay_out
 from tuneparts.training.config import MethodConfig, Runtime
 from tuneparts.training.learner import Columns, Context
 from tuneparts.training.passes import Passes
-from tuneparts.training.scores import EVAL_BATCH, published_scores
 from tuneparts.training.state import Stateful
+
+EVAL_BATCH = 500
+"""Examples at a time, unless they are averaged over several samples each."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,6 @@ class Step:
 
     passes: int
     losses: Mapping[str, Tensor]
-
-    @property
-    def weight_steps(self) -> int:
-        """1 if it moved weights, and so had a training loss; 0 if it moved hypers alone."""
-        return int("train/loss" in self.losses)
 
 
 class FinalModule(nn.Module):
@@ -64,7 +62,6 @@ class FinalModule(nn.Module):
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
-        """Outputs (B, K)."""
         if self.mean.numel():
             shape = (1, -1, *[1] * (x.ndim - 2))
             x = (x.to(self.mean.dtype) - self.mean.view(shape)) / self.std.view(shape)
@@ -82,7 +79,6 @@ class UnderHypers(nn.Module):
         self.seed = seed
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, K)."""
         generator = seeding.torch_generator(self.seed, "evaluate test", device=x.device)
         return self.hypers.predict(self.net, x, generator=generator, training=False)
 
@@ -96,7 +92,6 @@ class MeanOfMembers(nn.Module):
         self.target = target
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, K)."""
         return self.target.combined(self.model(x))
 
 
@@ -111,8 +106,8 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
         config.check(context.task)
         if context.task.corrupted is not None and type(self).predictor is LoopLearner.predictor:
             raise ConfigError(
-                "corrupted images are scored by methods that train one net or several members, but "
-                f"{type(self).__name__} keeps none. Leave the data's `corrupted` out."
+                f"{type(self).__name__} keeps no net that corrupted images could be scored by. "
+                "Leave the data's `corrupted` out."
             )
         self.config = config
         self.context = context
@@ -146,8 +141,7 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
     def predictor(self) -> nn.Module:
         """What scores are of, as an ordinary module from normalised inputs to outputs (B, K)."""
         raise ConfigError(
-            "a model is kept of methods that train one net or several members, but "
-            f"{type(self).__name__} has none. Keep the model of another arm."
+            f"{type(self).__name__} trains neither one net nor members: keep that of another arm."
         )
 
     def final_module(self) -> FinalModule:
@@ -178,71 +172,89 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
         return self._passes >= start + self.config.interval
 
     def advance(self) -> dict[str, float]:
-        with self.training_passes.runtime.numerics(self.context.device, is_training=False):
-            return self._interval()
-
-    def _interval(self) -> dict[str, float]:
-        start = self._passes
-        seen: dict[str, list[Tensor]] = {}
-        has_run = False
-        while not (self.finished or self.interval_is_over(start)):
-            with self.training_passes.training() as block:
-                step = self.step()
-            has_run |= block.has_run
-            self.count(step)
-            for name, loss in step.losses.items():
-                seen.setdefault(name, []).append(loss)
-        if "train/loss" in seen and not has_run:
-            self.training_passes.refuse_unused()
-        return self.report(seen, start)
+        start, seen, passes = self._passes, dict[str, list[Tensor]](), self.training_passes
+        with passes.runtime.numerics(self.context.device, is_training=False):
+            passes.has_run = False
+            while not (self.finished or self.interval_is_over(start)):
+                with passes.training():
+                    step = self.step()
+                self.count(step)
+                for name, loss in step.losses.items():
+                    seen.setdefault(name, []).append(loss)
+            is_plain = passes.runtime == Runtime(deterministic=passes.runtime.deterministic)
+            if "train/loss" in seen and not (passes.has_run or is_plain):
+                raise ConfigError(
+                    f"{passes.runtime!r} had no effect: a method takes part by calling nets by "
+                    "`loss_on` or `tuneparts.training.passes.run`, but this one never has."
+                )
+            return self.report(seen, start)
 
     @property
     def scored_at_once(self) -> int:
         """Examples of a batch in evaluation."""
         return EVAL_BATCH
 
+    @torch.no_grad()
     def corrupted_scores(self) -> dict[str, float]:
-        """Scores on the data's corrupted test images, where it has some, at the very end."""
-        corrupted = self.context.task.corrupted
+        """Means over the data's corrupted test images, of all kinds and severities alike."""
+        corrupted, device = self.context.task.corrupted, self.context.device
         if corrupted is None or not self.finished:
             return {}
-        return published_scores(
-            self.final_module(),
-            corrupted,
-            target=self.target,
-            device=self.context.device,
-            batch_size=self.scored_at_once,
-        )
+        module, rows = self.final_module(), []
+        labels_N = torch.from_numpy(corrupted.labels).to(device)
+        for kind, severity in corrupted.conditions:
+            images = torch.from_numpy(corrupted.images(kind, severity))
+            parts = torch.split(images, self.scored_at_once)
+            outputs_NK = torch.cat([module(part.to(device)) for part in parts])
+            rows.append(self.target.scores(outputs_NK, labels_N))
+        return {f"corrupted/{name}": sum(row[name] for row in rows) / len(rows) for name in rows[0]}
 
     def count(self, step: Step) -> None:
-        """Count what a step cost."""
+        """Count what a step cost; one that moved hypers alone has no training loss."""
         self._passes += step.passes
-        self._weight_steps += step.weight_steps
+        self._weight_steps += "train/loss" in step.losses
 
     def report(self, seen: Mapping[str, list[Tensor]], start: int) -> dict[str, float]:
-        """The mean losses of an interval, the costs so far, and the scores.
-
-        Raises:
-            DivergedError: A loss is not finite.
-        """
-        metrics = {name: self._mean(name, losses, start) for name, losses in seen.items()}
-        costs = {"cost/passes": float(self._passes)}
+        """The mean losses of an interval, the costs so far, and the scores."""
+        metrics = {}
+        for name, losses in seen.items():
+            # One device synchronisation for all steps.
+            values: list[float] = torch.stack(losses).double().tolist()
+            metrics[name] = sum(values) / len(values)
+            for number, value in enumerate(values):
+                if not math.isfinite(value):
+                    raise DivergedError(
+                        f"`{name}` must stay finite, but is {value} at step {number} after pass "
+                        f"{start} (seed {self.context.seed}). Lower the learning rate, or look at "
+                        f"the config: {self.config.model_dump_json()}"
+                    )
+        metrics["cost/passes"] = float(self._passes)
         if self._weight_steps >= 0:
-            costs["cost/weight_steps"] = float(self._weight_steps)
-        return {**metrics, **costs, **self.evaluate(), **self.corrupted_scores()}
+            metrics["cost/weight_steps"] = float(self._weight_steps)
+        return {**metrics, **self.evaluate(), **self.corrupted_scores()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         # A state from before weight steps were counted has no count, and gets none.
         super().restore({"weight_steps": -(10**12), **state})
 
-    def _mean(self, name: str, losses: list[Tensor], start: int) -> float:
-        """Mean over the interval; one device synchronisation for all its steps."""
-        values: list[float] = torch.stack(losses).double().tolist()
-        for number, value in enumerate(values):
-            if not math.isfinite(value):
-                raise DivergedError(
-                    f"`{name}` must stay finite, but is {value} at step {number} after pass "
-                    f"{start} (seed {self.context.seed}). Lower the learning rate, or look at the "
-                    f"config: {self.config.model_dump_json()}"
-                )
-        return sum(values) / len(values)
+
+@torch.no_grad()
+def outputs_of(
+    predict: Callable[[Tensor], Tensor], examples: DeviceExamples, *, batch_size: int = EVAL_BATCH
+) -> tuple[Tensor, Tensor]:
+    """Outputs (N, K) and labels (N, ...) of all examples, in order."""
+    parts = [(predict(x), y) for x, y in examples.iterate(batch_size)]
+    return torch.cat([outputs for outputs, _ in parts]), torch.cat([y for _, y in parts])
+
+
+def evaluate(
+    predict: Callable[[Tensor], Tensor],
+    examples: DeviceExamples,
+    split: str,
+    *,
+    target: Target,
+    batch_size: int = EVAL_BATCH,
+) -> dict[str, float]:
+    """All scores of a split under their schema names (`val/nll`, ...)."""
+    found = target.scores(*outputs_of(predict, examples, batch_size=batch_size))
+    return {f"{split}/{name}": value for name, value in found.items()}

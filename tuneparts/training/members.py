@@ -25,7 +25,7 @@ from tuneparts.models.reweighted import reweighted, standalone
 from tuneparts.models.sizes import count_flops, count_parameters
 from tuneparts.training.config import MembersConfig
 from tuneparts.training.learner import Context
-from tuneparts.training.loop import MeanOfMembers, Step
+from tuneparts.training.loop import EVAL_BATCH, MeanOfMembers, Step
 from tuneparts.training.passes import run
 from tuneparts.training.predictions import (
     OperatingPoint,
@@ -33,7 +33,6 @@ from tuneparts.training.predictions import (
     differences,
     operating_points,
 )
-from tuneparts.training.scores import EVAL_BATCH
 from tuneparts.training.step import gradient_step, set_lr
 from tuneparts.training.supervised import DataLearner
 

@@ -6,14 +6,12 @@ from torch import Tensor, nn
 from tuneparts.core import seeding
 from tuneparts.data.batches import Batches
 from tuneparts.data.device_examples import DeviceExamples, kept_on_device
-from tuneparts.data.target import Target
 from tuneparts.data.task import Examples
 from tuneparts.hypers.hypers import Hypers
 from tuneparts.models.survey import draws_globally
 from tuneparts.training.config import MembersConfig, OptimiserConfig, SupervisedConfig
 from tuneparts.training.learner import Context
-from tuneparts.training.loop import LoopLearner, Step, UnderHypers
-from tuneparts.training.scores import EVAL_BATCH, evaluate
+from tuneparts.training.loop import EVAL_BATCH, LoopLearner, Step, UnderHypers, evaluate
 from tuneparts.training.state import Stateful
 from tuneparts.training.step import gradient_step, loss_on, set_lr
 
@@ -25,12 +23,9 @@ class DataLearner(LoopLearner):
 
     def __init__(self, config: SupervisedConfig | MembersConfig, context: Context) -> None:
         super().__init__(config, context)
-        task = context.task
-        is_held_out = config.train_on == "train"
-        self.train_data = self._on_device(
-            task.train if is_held_out else task.train.joined(task.val)
-        )
-        self._val = self._on_device(task.val) if is_held_out else None
+        task, is_all = context.task, config.train_on == "all"
+        self.train_data = self._on_device(task.train.joined(task.val) if is_all else task.train)
+        self._val = None if is_all else self._on_device(task.val)
         self._test = self._on_device(task.test)
 
     def generator(self, *stream: str) -> torch.Generator:
@@ -39,12 +34,9 @@ class DataLearner(LoopLearner):
 
     def scored(self) -> dict[str, DeviceExamples]:
         """The parts of the data that are scored at the end of the present interval, by name."""
-        found = {}
-        if self._val is not None and len(self._val):
-            found["val"] = self._val
-        if len(self._test) and (self.finished or self.context.score_test_always):
-            found["test"] = self._test
-        return found
+        has_test = self.finished or self.context.score_test_always
+        found = {"val": self._val, "test": self._test if has_test else None}
+        return {name: part for name, part in found.items() if part is not None and len(part)}
 
     def _on_device(self, examples: Examples) -> DeviceExamples:
         task = self.context.task
@@ -127,28 +119,18 @@ class Release(Stateful, parts=("optimiser", "batches", "augmentation")):
 
     # Its net and hypers belong to the learner, which saves them.
 
-    def __init__(
-        self,
-        net: nn.Module,
-        hypers: Hypers,
-        examples: DeviceExamples,
-        *,
-        target: Target,
-        optimiser: OptimiserConfig,
-        batch_size: int,
-        seed: int,
-        augmentation: torch.Generator,
-    ) -> None:
-        self._net = net
-        self._hypers = hypers
-        self.examples = examples
-        self._target = target
-        self.config = optimiser
-        self.optimiser = optimiser.build(net)
+    def __init__(self, learner: SupervisedLearner, optimiser: OptimiserConfig) -> None:
+        self._net, self._hypers, self._target = learner.net, learner.hypers, learner.target
+        self.examples, self.config = learner.train_data, optimiser
+        self.optimiser = optimiser.build(learner.net)
         self.batches = Batches(
-            len(examples), batch_size, seed=seed, stream=("release", "batches"), replacement=False
+            len(self.examples),
+            learner.config.batch_size,
+            seed=learner.context.seed,
+            stream=("release", "batches"),
+            replacement=False,
         )
-        self.augmentation = augmentation
+        self.augmentation = learner.generator("augment release")
 
     def step(self, progress: float) -> Step:
         """One update, one pass."""

@@ -191,18 +191,8 @@ class ValidationLearner(
         return {name: p for name, p in self.net.named_parameters() if p.requires_grad}
 
     def _release(self) -> Release:
-        config = self.config
-        assert config.finetune is not None
-        return Release(
-            self.net,
-            self.hypers,
-            self.train_data,
-            target=self.target,
-            optimiser=config.finetune.optimiser or config.optimiser,
-            batch_size=config.batch_size,
-            seed=self.context.seed,
-            augmentation=self.generator("augment release"),
-        )
+        assert self.config.finetune is not None
+        return Release(self, self.config.finetune.optimiser or self.config.optimiser)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._finetuning = None if state["finetuning"] is None else self._release()
