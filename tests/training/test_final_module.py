@@ -60,7 +60,7 @@ def scored_logits(learner: Any) -> Tensor:
     if isinstance(learner, MembersLearner):
         learner.model.eval()
         with learner.model.prepared():
-            return learner.combined(learner._logits(learner._test)[0])
+            return learner.combined(outputs_of(learner.model, learner._test)[0])
     assert isinstance(learner, SupervisedLearner)
     learner.net.eval()
     generator = learner.generator("evaluate test")

@@ -242,9 +242,9 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
 def outputs_of(
     predict: Callable[[Tensor], Tensor], examples: DeviceExamples, *, batch_size: int = EVAL_BATCH
 ) -> tuple[Tensor, Tensor]:
-    """Outputs (N, K) and labels (N, ...) of all examples, in order."""
+    """Outputs (N, K), or (M, N, K) of members, and labels (N, ...) of all examples, in order."""
     parts = [(predict(x), y) for x, y in examples.iterate(batch_size)]
-    return torch.cat([outputs for outputs, _ in parts]), torch.cat([y for _, y in parts])
+    return torch.cat([outputs for outputs, _ in parts], -2), torch.cat([y for _, y in parts])
 
 
 def evaluate(

@@ -17,7 +17,6 @@ from torch.nn.functional import cross_entropy
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.batches import Batches
-from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.target import Classes, Reduction
 from tuneparts.hypers.config import FixedConfig
 from tuneparts.models import NetConfig
@@ -25,7 +24,7 @@ from tuneparts.models.reweighted import reweighted, standalone
 from tuneparts.models.sizes import count_flops, count_parameters
 from tuneparts.training.config import MembersConfig
 from tuneparts.training.learner import Context
-from tuneparts.training.loop import EVAL_BATCH, MeanOfMembers, Step
+from tuneparts.training.loop import EVAL_BATCH, MeanOfMembers, Step, outputs_of
 from tuneparts.training.passes import run
 from tuneparts.training.predictions import (
     OperatingPoint,
@@ -33,7 +32,7 @@ from tuneparts.training.predictions import (
     differences,
     operating_points,
 )
-from tuneparts.training.step import gradient_step, set_lr
+from tuneparts.training.step import Batch, gradient_step, set_lr
 from tuneparts.training.supervised import DataLearner
 
 
@@ -51,10 +50,7 @@ class Members(nn.Module, ABC):
 
     @abstractmethod
     def member_flops(self) -> list[int]:
-        """Operations of each member for one example.
-
-        A method whose members cannot run alone gives one number, that of all together.
-        """
+        """Operations of each member for one example; of all together if none can run alone."""
 
     @contextmanager
     def prepared(self) -> Iterator[None]:
@@ -99,21 +95,12 @@ class NetMembers(Members):
         return torch.stack([reweighted(net, own)(x) for net, own in members])
 
     def backward(
-        self,
-        batches: Sequence[tuple[Tensor, Tensor]],
-        loss: Callable[[Tensor, Tensor], Tensor],
+        self, batches: Sequence[Batch], loss: Callable[[Tensor, Tensor], Tensor]
     ) -> Tensor:
-        """Add the gradients of the sum of all members' losses to the parameters' `grad`.
+        """Add the gradients of the sum of all members' losses (M,) to the parameters' `grad`.
 
         Shared weights are computed once, and members follow one another: the activations of one
-        member at a time are in memory.
-
-        Args:
-            batches: inputs (B, ...) and labels of each member.
-            loss: of outputs (B, K) and labels.
-
-        Returns:
-            The loss of each member (M,), without a graph.
+        member at a time are in memory. The losses that are returned have no graph.
         """
         lent = self.lent()
         losses, weights, gradients = [], [], []
@@ -130,14 +117,14 @@ class NetMembers(Members):
             torch.autograd.backward(weights, gradients)
         return torch.stack(losses)
 
+    @torch.no_grad()
     def plain(self, member: int) -> nn.Module:
-        with torch.no_grad():
-            return standalone(self.nets[member], self.lent()[member])
+        return standalone(self.nets[member], self.lent()[member])
 
+    @torch.no_grad()
     def materialised(self) -> "PlainMembers":
-        with torch.no_grad():
-            members = zip(self.nets, self.lent(), strict=True)
-            return PlainMembers([standalone(net, own) for net, own in members], self._flops)
+        members = zip(self.nets, self.lent(), strict=True)
+        return PlainMembers([standalone(net, own) for net, own in members], self._flops)
 
 
 class PlainMembers(NetMembers):
@@ -170,10 +157,7 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
         super().__init__(config, context)
         task = context.task
         if len(task.in_shape) != 3 and config.augmentation != FixedConfig():
-            raise ConfigError(
-                f"`augmentation` acts on images (C, H, W), but inputs have shape {task.in_shape}. "
-                "Leave it out."
-            )
+            raise ConfigError(f"`augmentation` acts on images, but inputs are {task.in_shape}.")
         self._batches = Batches(
             len(self.train_data), config.batch_size, seed=context.seed, replacement=False
         )
@@ -187,24 +171,18 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
                 nets.append(self.laid_out(config.build(task.in_shape, task.num_outputs)))
         return nets, [count_flops(net, task.in_shape, is_whole=task.has_tokens) for net in nets]
 
-    @property
-    def schedule_progress(self) -> float:
-        """What the learning rate is a function of."""
-        return self.progress
-
-    def next_batch(self) -> tuple[Tensor, Tensor]:
+    def next_batch(self) -> Batch:
         """Augmented inputs and labels (B,)."""
         return self.augmented(self._batches.next(), of=self._batches)
 
-    def augmented(self, indices_B: Tensor, *, of: Batches | None = None) -> tuple[Tensor, Tensor]:
+    def augmented(self, indices_B: Tensor, *, of: Batches | None = None) -> Batch:
         """Augmented inputs and labels of these training examples."""
         x, y_B = self.train_data.take(indices_B, of=of)
         return self.config.augmentation(x, self._augmentation), y_B
 
     def new_optimiser(self, module: nn.Module) -> torch.optim.Optimizer:
         """An optimiser over all parameters of a module, as the config has it."""
-        config = self.config
-        return config.optimiser.build(module, decays_norms=config.decays_norms)
+        return self.config.optimiser.build(module, decays_norms=self.config.decays_norms)
 
     def training_loss(
         self, outputs_BK: Tensor, y_B: Tensor, *, reduction: Reduction = "mean"
@@ -218,10 +196,10 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
     def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
         """Mean loss of each member (M,)."""
         outputs_MBK = run(self.model, x)
-        num_members = len(outputs_MBK)
-        repeated = y_B.repeat(num_members, *[1] * (y_B.ndim - 1))
+        M = len(outputs_MBK)
+        repeated = y_B.repeat(M, *[1] * (y_B.ndim - 1))
         flat = self.training_loss(outputs_MBK.flatten(0, 1), repeated, reduction="none")
-        return flat.view(num_members, -1).mean(dim=1)
+        return flat.view(M, -1).mean(dim=1)
 
     def combined(self, outputs_MBK: Tensor) -> Tensor:
         """The prediction (B, K) of all members together."""
@@ -232,7 +210,7 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
         return loss_M.sum()
 
     def step(self) -> Step:
-        set_lr(self.optimiser, self.config.optimiser.lr_at(self.schedule_progress))
+        set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
         loss_M = self.update()
         return Step(passes=1, losses={"train/loss": loss_M.detach().mean()})
 
@@ -255,34 +233,17 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
         self.model.eval()
         with torch.no_grad(), self.model.prepared():
             for split, examples in self.scored().items():
-                logits_MNK, labels_N = self._logits(examples)
-                metrics |= self._scores(logits_MNK, labels_N, split)
-                if self.finished and split == "test":
-                    metrics |= self._final(logits_MNK, labels_N)
-                elif self.finished:
-                    for point in self.points(logits_MNK, labels_N):
-                        metrics[f"anytime/val_nll.{point.name}"] = point.nll
+                logits_MNK, labels_N = outputs_of(self.model, examples)
+                found = self.target.scores(self.combined(logits_MNK), labels_N)
+                if isinstance(self.target, Classes):
+                    found |= differences(logits_MNK, labels_N)
+                metrics |= {f"{split}/{name}": value for name, value in found.items()}
+                for point in self.points(logits_MNK, labels_N) if self.finished else ():
+                    metrics |= point.metrics(split)
+                if split == "test" and self.finished:
+                    metrics |= self._interpolation()
         self.model.train(was_training)
         return metrics
-
-    def _logits(self, examples: DeviceExamples) -> tuple[Tensor, Tensor]:
-        parts = [(self.model(x), y) for x, y in examples.iterate(EVAL_BATCH)]
-        return torch.cat([p for p, _ in parts], dim=1), torch.cat([y for _, y in parts])
-
-    def _scores(self, logits_MNK: Tensor, labels_N: Tensor, split: str) -> dict[str, float]:
-        found = self.target.scores(self.combined(logits_MNK), labels_N)
-        if isinstance(self.target, Classes):
-            found |= differences(logits_MNK, labels_N)
-        return {f"{split}/{name}": value for name, value in found.items()}
-
-    def _final(self, logits_MNK: Tensor, labels_N: Tensor) -> dict[str, float]:
-        """What is measured once, on test data."""
-        metrics: dict[str, float] = {}
-        for point in self.points(logits_MNK, labels_N):
-            metrics[f"anytime/accuracy.{point.name}"] = point.accuracy
-            metrics[f"anytime/nll.{point.name}"] = point.nll
-            metrics[f"anytime/flops.{point.name}"] = float(point.flops)
-        return metrics | self._interpolation()
 
     def points(self, logits_MNK: Tensor, labels_N: Tensor) -> list[OperatingPoint]:
         """Where a prediction may stop: subsets of members with their costs and scores."""
@@ -294,10 +255,11 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
         num_points = self.config.interpolation_points
         if not num_points or self.model.num_members == 1:
             return {}
-        one, other = self.model.plain(0), self.model.plain(1)
-        if one is None or other is None or _shapes(one) != _shapes(other):
+        ends = [net for net in map(self.model.plain, (0, 1)) if net is not None]
+        shapes = [[(n, p.shape) for n, p in net.named_parameters()] for net in ends]
+        if len(shapes) < 2 or shapes[0] != shapes[1]:
             return {}
-        found = accuracies_between(one, other, self._test.iterate(EVAL_BATCH), num_points)
+        found = accuracies_between(ends[0], ends[1], self._test.iterate(EVAL_BATCH), num_points)
         return {f"interpolation/accuracy.{i}": value for i, value in enumerate(found)}
 
 
@@ -310,7 +272,7 @@ class NetMembersLearner(MembersLearner):
 
     model: NetMembers
 
-    def batches(self) -> list[tuple[Tensor, Tensor]]:
+    def batches(self) -> list[Batch]:
         """Augmented inputs and labels for each member."""
         return [self.next_batch()] * self.model.num_members
 
@@ -322,7 +284,3 @@ class NetMembersLearner(MembersLearner):
         loss_M = self.model.backward(self.batches(), loss)
         self.optimiser.step()
         return loss_M
-
-
-def _shapes(net: torch.nn.Module) -> list[tuple[str, torch.Size]]:
-    return [(name, p.shape) for name, p in net.named_parameters()]

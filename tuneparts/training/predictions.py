@@ -10,7 +10,7 @@ Legend: M members, N examples, K classes.
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import accumulate, combinations
 
 import torch
 from torch import Tensor, nn
@@ -53,10 +53,16 @@ class OperatingPoint:
     accuracy: float
     nll: float
 
-    @property
-    def name(self) -> str:
-        """The members joined, as in `0_2`."""
-        return "_".join(map(str, self.members))
+    def metrics(self, split: str) -> dict[str, float]:
+        """What is reported of it, with its members joined, as in `0_2`."""
+        name = "_".join(map(str, self.members))
+        if split == "val":
+            return {f"anytime/val_nll.{name}": self.nll}
+        return {
+            f"anytime/accuracy.{name}": self.accuracy,
+            f"anytime/nll.{name}": self.nll,
+            f"anytime/flops.{name}": float(self.flops),
+        }
 
 
 def subsets(num_members: int) -> list[tuple[int, ...]]:
@@ -72,11 +78,8 @@ def operating_points(
 ) -> list[OperatingPoint]:
     """The points of all subsets, cheapest first.
 
-    Args:
-        logits_MNK: of all members.
-        labels_N: the classes.
-        flops: of each member for one example; one number where members cannot run alone, and all
-            of them are the only point.
+    `flops` are of each member for one example; one number where members cannot run alone, and all
+    of them are the only point.
     """
     points, target = [], Classes()
     run_alone = len(flops) == len(logits_MNK)
@@ -92,26 +95,19 @@ def nested_points(
 ) -> list[OperatingPoint]:
     """The points of members that are always evaluated in one order, each on top of the last.
 
-    Args:
-        predictions: after each member, the members that it is of and its logits (N, K).
-        labels_N: the classes.
-        added: operations that each member adds for one example.
+    `predictions` are the members that each is of and its logits (N, K), and `added` the operations
+    that each member adds for one example.
     """
-    target = Classes()
-    points, cost = [], 0
-    for (members, logits_NK), flops in zip(predictions, added, strict=True):
-        cost += flops
-        found = target.scores(logits_NK, labels_N)
+    points = []
+    for (members, logits_NK), cost in zip(predictions, accumulate(added), strict=True):
+        found = Classes().scores(logits_NK, labels_N)
         points.append(OperatingPoint(members, cost, found["accuracy"], found["nll"]))
     return points
 
 
 @torch.no_grad()
 def accuracies_between(
-    one: nn.Module,
-    other: nn.Module,
-    batches: Iterable[tuple[Tensor, Tensor]],
-    num_points: int,
+    one: nn.Module, other: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], num_points: int
 ) -> list[float]:
     """Accuracy at equally spaced points from `one` to `other`, both ends included.
 
