@@ -60,9 +60,9 @@ class Hypers(nn.Module):
             # A dropout layer of the net would draw from the global generator; driven by the
             # hypers at its own rate it draws from the stream of the call.
             given = {"dropout": parse(DropoutConfig, {"rate": rates}), **given}
-        self.own = nn.ModuleDict()
         for name in FIELDS:
             self.add_module(name, None)
+        self.own = nn.ModuleDict()
         names = [name for name in (*FIELDS, *config.own) if name in given]
         for name in names:
             check_images(name, given[name], in_shape)

@@ -52,10 +52,8 @@ class Learner(Protocol):
         """The trained model as one ordinary module in evaluation mode.
 
         It maps inputs as data sets hold them (pixels from 0 to 255, or vectors) to logits (B, K),
-        the same that the learner is scored by. Further training does not change it.
-
-        Raises:
-            ConfigError: There is no model to keep.
+        the same that the learner is scored by. Further training does not change it. A learner that
+        has no model raises a `ConfigError`.
         """
         ...
 
@@ -84,17 +82,9 @@ class TaskRunner(Protocol):
     ) -> list[Any]:
         """What `function(*shared, job)` returns for each job, in order.
 
-        Args:
-            function: importable by name in another process.
-            shared: handles from `share`.
-            jobs: the last argument of each call.
-            cpus: of each call.
-            gpus: of each call.
-            at_once: calls that run side by side.
-            timeout: seconds for each call; None waits.
-
-        Returns:
-            A result each; an exception in the place of one that raised, died or was late.
+        The function is importable by name in another process, and `shared` are handles from
+        `share`. A call has these resources and seconds, and `at_once` of them run side by side. In
+        the place of one that raised, died or was late is an exception.
         """
         ...
 
@@ -123,13 +113,6 @@ def available_device(gpus: float = 1.0) -> "torch.device":
     """Where a learner runs: on the GPU if it was given one, or a share of it, else on the CPU.
 
     That a GPU can be seen is not enough. Workers that were given none see those of others.
-
-    Args:
-        gpus: how much of a GPU the learner was given.
-
-    Example:
-        >>> available_device(gpus=0)
-        device(type='cpu')
     """
     import torch
 
@@ -137,12 +120,7 @@ def available_device(gpus: float = 1.0) -> "torch.device":
 
 
 def to_csv(columns: Columns) -> str:
-    r"""Write a table as CSV with a header; numbers have six digits, more than a figure shows.
-
-    Example:
-        >>> to_csv({"layer": ["a", "b"], "mu": [0.5, 1 / 3]})
-        'layer,mu\na,0.5\nb,0.333333\n'
-    """
+    """Write a table as CSV with a header; numbers have six digits, more than a figure shows."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)

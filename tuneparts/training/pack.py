@@ -31,7 +31,6 @@ from torch.nn import functional
 
 from tuneparts.core.errors import ConfigError, DivergedError
 from tuneparts.data.target import Binary, Classes, Values
-from tuneparts.hypers import Hyper
 from tuneparts.hypers.affine import Affine, resample
 from tuneparts.hypers.parts import Act, DropoutSlot
 from tuneparts.training.config import Runtime, SupervisedConfig
@@ -60,25 +59,22 @@ def pack_key(config: SupervisedConfig) -> str:
     The numbers of hypers may differ, but not whether they do something. Where several samples are
     averaged, those at an end of their range may not: there a hyper may draw nothing.
     """
-    hypers = config.hypers
+    hypers, parts = config.hypers, {}
+    for name, hyper in hypers.parts.items():
+        numbers, ends, is_still = hyper.numbers(), {}, True
+        for field, number in numbers.items():
+            value = getattr(hyper, field)
+            for place, one in enumerate(value if isinstance(value, tuple) else (value,)):
+                is_still &= one == number.identity
+                is_end = one in (number.link.low, number.link.high, number.identity)
+                if is_end and hypers.samples > 1:
+                    ends[f"{field}.{place}"] = one
+        fixed = hyper.model_dump(mode="json", exclude=set(numbers))
+        parts[name] = [type(hyper).__qualname__, fixed, is_still, ends]
     tree = config.model_dump(mode="json", exclude={"hypers", "optimiser"})
     tree["optimiser"] = config.optimiser.model_dump(mode="json", include=_SHARED)
-    tree["hypers"] = [hypers.samples, hypers.averaging]
-    tree["parts"] = {name: _fixed(part, hypers.samples > 1) for name, part in hypers.parts.items()}
+    tree |= {"hypers": [hypers.samples, hypers.averaging], "parts": parts}
     return json.dumps(tree, sort_keys=True)
-
-
-def _fixed(hyper: Hyper, has_samples: bool) -> list[Any]:
-    """What a hyper is besides its numbers, whether it does something, and which are at an end."""
-    numbers, ends, is_still = hyper.numbers(), {}, True
-    for field, number in numbers.items():
-        value = getattr(hyper, field)
-        for place, one in enumerate(value if isinstance(value, tuple) else (value,)):
-            is_still &= one == number.identity
-            if has_samples and one in (number.link.low, number.link.high, number.identity):
-                ends[f"{field}.{place}"] = one
-    fixed = hyper.model_dump(mode="json", exclude=set(numbers))
-    return [type(hyper).__qualname__, fixed, is_still, ends]
 
 
 class PackableLearner(SupervisedLearner):
@@ -124,9 +120,13 @@ class Pack:
         """Whether the losses of all slots are those of one larger batch."""
         named = dict(first.net.named_parameters())
         self._all = [self._net.tensors[name] for name in named]
-        self._names = [name for name, one in named.items() if one.requires_grad]
-        self._moving = [self._net.tensors[name] for name in self._names]
-        self._adam: dict[int, list[tuple[Any, ...]]] = {}
+        names = [name for name, one in named.items() if one.requires_grad]
+        self._moving = [self._net.tensors[name] for name in names]
+        self._moved = {
+            slot: [net.get_parameter(name) for name in names] for slot, net in nets.items()
+        }
+        for learner in learners.values():
+            lay_out_moments(learner.optimiser)  # the weights have become views of larger tensors
 
     def advance(self) -> dict[int, dict[str, float] | DivergedError]:
         """Train for one interval; returns what each slot reports, or why it cannot go on."""
@@ -162,7 +162,10 @@ class Pack:
         # torch's fused kernels read gradients in memory order, whatever their strides.
         each = [None if one is None else one.contiguous().unbind() for one in found]
         for slot, learner in self._learners.items():
-            self._move(slot, learner, [None if one is None else one[slot] for one in each])
+            for parameter, gradient in zip(self._moved[slot], each, strict=True):
+                parameter.grad = None if gradient is None else gradient[slot]
+            set_lr(learner.optimiser, learner.config.optimiser.lr_at(learner.progress))
+            learner.optimiser.step()
         return losses_P.detach()
 
     def _inputs(self, x: Tensor) -> Tensor:
@@ -205,56 +208,12 @@ class Pack:
             losses[slot] = learner.hypers.loss(outputs_BK, y_B, target.loss)
         return torch.stack(losses)
 
-    def _move(
-        self, slot: int, learner: PackableLearner, gradients: Sequence[Tensor | None]
-    ) -> None:
-        """One step of a learner's optimiser: Adam's kernel itself, or a tenth of it is Python."""
-        set_lr(learner.optimiser, learner.config.optimiser.lr_at(learner.progress))
-        if not self._adam.get(slot) or any(one is None for one in gradients):
-            parameters = [learner.net.get_parameter(name) for name in self._names]
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.grad = gradient
-            lay_out_moments(learner.optimiser)
-            learner.optimiser.step()
-            self._adam[slot] = _adam_groups(learner.optimiser, parameters)
-            return
-        for group, places, weights, first, second, counts in self._adam[slot]:
-            own, (beta1, beta2) = [gradients[place] for place in places], group["betas"]
-            rule = {k: group[k] for k in ("lr", "weight_decay", "eps", "amsgrad", "maximize")}
-            torch._foreach_add_(counts, 1)
-            torch._fused_adam_(
-                weights, own, first, second, [], counts, beta1=beta1, beta2=beta2, **rule
-            )
-
-
-def _adam_groups(
-    optimiser: torch.optim.Optimizer, parameters: Sequence[Tensor]
-) -> list[tuple[Any, ...]]:
-    """What Adam's kernel takes, group by group; empty for other optimisers."""
-    places, found = {id(one): place for place, one in enumerate(parameters)}, []
-    for group in optimiser.param_groups:
-        moved = [one for one in group["params"] if id(one) in places]
-        states = [optimiser.state[one] for one in moved]
-        if any("exp_avg" not in state for state in states):
-            return []
-        lists = [[state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step")]
-        weights = [one.detach() for one in moved]
-        found.append((group, [places[id(one)] for one in moved], weights, *lists))
-    return [one for one in found if one[1]]
-
 
 class PackedNet:
     """P nets in one.
 
-    Args:
-        nets: slot -> net. Their parameters and buffers become views of `tensors`.
-        width: P. Slots without a net hold copies of the first net, whose outputs are not used.
-        num_dims: of the inputs (N, ...) of a single net.
-
-    Example:
-        >>> nets = {slot: nn.Sequential(nn.Linear(3, 4), nn.Tanh()) for slot in range(5)}
-        >>> PackedNet(nets, 5, 2)(torch.randn(7, 3)).shape
-        torch.Size([5, 7, 4])
+    Parameters and buffers of the nets, by slot, become views of `tensors`. Slots without a net hold
+    copies of the first, whose outputs are not used. Inputs (N, ...) of one net have `num_dims`.
     """
 
     def __init__(self, nets: Mapping[int, nn.Module], width: int, num_dims: int) -> None:
