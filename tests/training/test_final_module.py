@@ -14,9 +14,8 @@ from tuneparts.data.task import Task
 from tuneparts.methods import catalog
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
-from tuneparts.training.loop import FinalModule, LoopLearner, outputs_of
+from tuneparts.training.loop import FinalModule, LoopLearner, SupervisedLearner, outputs_of
 from tuneparts.training.members import MembersLearner
-from tuneparts.training.supervised import SupervisedLearner
 
 BATCH_NORM = {"name": "wide_resnet", "depth": 10, "width": 0.25}
 GROUP_NORM = {"name": "resnet9", "width": 4}

@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from tuneparts.data.target import Classes
-from tuneparts.training.predictions import (
+from tuneparts.training.members import (
     accuracies_between,
     differences,
     operating_points,

@@ -200,9 +200,7 @@ class Hyper(Config):
         """Where it acts."""
         if cls.acts_on is not None:
             return cls.acts_on
-        said = [
-            one for one in PLACES if getattr(cls, f"on_{one}") is not getattr(Hyper, f"on_{one}")
-        ]
+        said = [p for p in PLACES if getattr(cls, f"on_{p}") is not getattr(Hyper, f"on_{p}")]
         if len(said) != 1:
             raise ConfigError(
                 f"{cls.__name__} overrides {' and '.join(f'`on_{one}`' for one in said) or 'none'}:"
@@ -213,18 +211,15 @@ class Hyper(Config):
     @classmethod
     def enters_likelihood(cls) -> bool:
         """Whether a gradient at fixed weights can reach it."""
-        if cls.in_likelihood is not None:
-            return cls.in_likelihood
-        return cls.place() not in ("loss", "weights")
+        by_place = cls.place() not in ("loss", "weights")
+        return by_place if cls.in_likelihood is None else cls.in_likelihood
 
     @classmethod
     def numbers(cls) -> dict[str, Number]:
         """The fields that can be learnt."""
-        return {
-            name: found[0]
-            for name, field in cls.model_fields.items()
-            if (found := [one for one in field.metadata if isinstance(one, Number)])
-        }
+        fields = cls.model_fields.items()
+        marks = [(name, one) for name, field in fields for one in field.metadata]
+        return {name: one for name, one in marks if isinstance(one, Number)}
 
     @classmethod
     def stems(cls, name: str) -> dict[str, str]:
@@ -278,10 +273,11 @@ class Hyper(Config):
                 raise UnknownNameError(f"hyper of {type(self).__name__}", metric, known)
         changes: dict[str, Any] = {}
         for field, stem in self.stems(name).items():
-            if stem in found:
-                changes[field] = found[stem]
-            elif listed := _in_order(stem, found):
-                changes[field] = listed
+            listed = [f"{stem}.{i}" for i in range(sum(m.startswith(f"{stem}.") for m in found))]
+            for missing in set(listed) - found.keys():
+                raise ConfigError(f"`{missing}` is missing: pass all values of the run.")
+            if stem in found or listed:
+                changes[field] = tuple(found[one] for one in listed) if listed else found[stem]
         try:
             return self.replaced(changes)
         except ConfigError as error:
@@ -351,16 +347,3 @@ class Call:
                 "`is_random = True`, and acts on inputs or activations."
             )
         return self._generator
-
-
-def _in_order(stem: str, found: Mapping[str, float]) -> tuple[float, ...]:
-    """The values `stem.0`, `stem.1`, ... in order."""
-    numbers = sorted(
-        int(one.removeprefix(f"{stem}.")) for one in found if one.startswith(f"{stem}.")
-    )
-    for place, number in enumerate(numbers):
-        if place != number:
-            raise ConfigError(
-                f"`{stem}.{place}` is missing beside `{stem}.{number}`. Pass all values of the run."
-            )
-    return tuple(found[f"{stem}.{number}"] for number in numbers)

@@ -210,13 +210,9 @@ class MethodConfig(Config):
     """Why its learner can learn classes and no other target; empty where it can."""
 
     @model_validator(mode="after")
-    def _declare_metrics(self) -> Self:
+    def _check_runtime(self) -> Self:
         # Driver, workers and readers of a run all parse the config, so all know the metrics.
         schema.declare(*self.declared_metrics())
-        return self
-
-    @model_validator(mode="after")
-    def _check_runtime(self) -> Self:
         if self.runtime is not None and not self.takes_runtime:
             raise ValueError(
                 f"`runtime`: {type(self).__name__} trains no net of ours; leave it out"
@@ -247,8 +243,7 @@ class MethodConfig(Config):
 
             if self.classes_only:
                 check.refuse_target(self, task, self.classes_only)
-            check.check_inputs(self, task)
-            check.check_target(task)
+            check.check_data(self, task)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

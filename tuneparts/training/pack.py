@@ -34,11 +34,10 @@ from tuneparts.data.target import Binary, Classes, Values
 from tuneparts.hypers.affine import Affine, resample
 from tuneparts.hypers.parts import Act, DropoutSlot
 from tuneparts.training.config import Runtime, SupervisedConfig
-from tuneparts.training.loop import Step
+from tuneparts.training.loop import Step, SupervisedLearner
 from tuneparts.training.process import keep_freed_memory
 from tuneparts.training.state import lay_out_moments
 from tuneparts.training.step import Batch, set_lr
-from tuneparts.training.supervised import SupervisedLearner
 
 Acts = Sequence[tuple[Act, torch.Generator] | None]
 """What the hypers of each slot do at dropout layers, and what they draw from; empty for nothing."""

@@ -49,9 +49,18 @@ class Stateful:
 
     def state_dict(self) -> dict[str, Any]:
         """All named parts and values; tensors share memory with this object."""
-        self._check_nothing_is_forgotten()
+        for name, value in vars(self).items():
+            if name not in self._state_parts and _is_part(value):
+                raise TypeError(
+                    f"`{name}` ({type(value).__name__}) of {type(self).__name__} draws, or keeps "
+                    "moments, and so is part of the state. Name it in the `parts` of the class."
+                )
         parts = {_key(name): _part_state(getattr(self, name)) for name in self._state_parts}
-        values = {_key(name): _plain(getattr(self, name)) for name in self._state_values}
+        found = {_key(name): getattr(self, name) for name in self._state_values}
+        values = {
+            key: copied(asdict(one) if _is_record(one) else one, Tensor.detach)
+            for key, one in found.items()
+        }
         return {**values, **parts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -60,8 +69,7 @@ class Stateful:
             self.restore(state)
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
             raise CheckpointError(
-                f"a state must come from the same kind of learner, but {type(self).__name__} "
-                f"cannot take this one: {error}"
+                f"{type(self).__name__} cannot take this one, of another kind of learner: {error}"
             ) from error
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -80,36 +88,24 @@ class Stateful:
         own = getattr(self, name)
         if isinstance(own, bool | int | float):
             return type(own)(saved)
-        value = copied(saved, self._moved)
-        is_record = is_dataclass(own) and not isinstance(own, type)
-        return type(own)(**value) if is_record else value
-
-    def _moved(self, tensor: Tensor) -> Tensor:
-        return tensor.detach().to(self.state_device, copy=True)
-
-    def _check_nothing_is_forgotten(self) -> None:
-        # Modules are not looked for: parts of a run hold references to the run's net.
-        named = set(self._state_parts)
-        for name, value in vars(self).items():
-            if name not in named and _is_part(value):
-                raise TypeError(
-                    "whatever draws random numbers or keeps moments is part of the state, but "
-                    f"`{name}` ({type(value).__name__}) of {type(self).__name__} is not. Name it "
-                    "in the `parts` of the class."
-                )
+        value = copied(saved, lambda one: one.detach().to(self.state_device, copy=True))
+        return type(own)(**value) if _is_record(own) else value
 
 
 def _key(name: str) -> str:
     return name.lstrip("_")
 
 
+def _is_record(value: Any) -> bool:
+    return is_dataclass(value) and not isinstance(value, type)
+
+
 def _is_part(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_is_part(item) for item in value.values())
-    if isinstance(value, list | tuple):
-        return any(_is_part(item) for item in value)
+    if isinstance(value, dict | list | tuple):
+        return any(map(_is_part, value.values() if isinstance(value, dict) else value))
     if isinstance(value, torch.Generator | np.random.Generator):
         return True
+    # Modules are not looked for: parts of a run hold references to the run's net.
     return hasattr(value, "load_state_dict") and not isinstance(value, nn.Module | type)
 
 
@@ -158,12 +154,6 @@ def lay_out_moments(optimiser: torch.optim.Optimizer) -> None:
             is_moment = isinstance(value, Tensor) and value.shape == parameter.shape
             if is_moment and value.stride() != parameter.stride():
                 moments[name] = torch.empty_like(parameter, requires_grad=False).copy_(value)
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    return copied(value, Tensor.detach)
 
 
 def copied(value: Any, function: Callable[[Tensor], Tensor]) -> Any:

@@ -15,10 +15,9 @@ from tuneparts.hypers.affine import Exponential
 from tuneparts.methods.baselines.config import AugerinoConfig, StandardConfig
 from tuneparts.training.config import SupervisedConfig
 from tuneparts.training.learner import Context
-from tuneparts.training.loop import Step
+from tuneparts.training.loop import Step, SupervisedLearner
 from tuneparts.training.pack import PackableLearner
 from tuneparts.training.step import Batch, adam, gradient_step, loss_on, set_lr
-from tuneparts.training.supervised import SupervisedLearner
 
 SAFE_WIDTH = 10.0
 

@@ -24,9 +24,8 @@ from tuneparts.data.chunks import Chunks
 from tuneparts.methods.baselines.config import LINKED_PASSES, ValidationConfig
 from tuneparts.training import passes
 from tuneparts.training.learner import Context
-from tuneparts.training.loop import Step
+from tuneparts.training.loop import Release, Step, SupervisedLearner
 from tuneparts.training.step import adam, gradient_step, loss_on, set_lr, step_rates
-from tuneparts.training.supervised import Release, SupervisedLearner
 
 
 class ValidationLearner(

@@ -40,10 +40,9 @@ from tuneparts.methods.partitioned.steps import (
 from tuneparts.methods.partitioned.subnetwork import Partitioned, View
 from tuneparts.models.survey import PROBE, is_known
 from tuneparts.training.learner import Context
-from tuneparts.training.loop import EVAL_BATCH, Step, outputs_of
+from tuneparts.training.loop import EVAL_BATCH, Release, Step, SupervisedLearner, outputs_of
 from tuneparts.training.state import copied
 from tuneparts.training.step import adam, gradients, loss_on
-from tuneparts.training.supervised import Release, SupervisedLearner
 
 _NUM_CALIBRATION = 1000
 """Examples at most that give norms their statistics before scores."""

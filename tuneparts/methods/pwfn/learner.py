@@ -32,9 +32,8 @@ from tuneparts.methods.pwfn.threshold import Clustering
 from tuneparts.models.survey import PROBE
 from tuneparts.training import checkpoint, passes
 from tuneparts.training.learner import Columns, Context
-from tuneparts.training.loop import Step, evaluate
+from tuneparts.training.loop import Step, SupervisedLearner, evaluate
 from tuneparts.training.step import gradients, loss_on, recalibrate, set_lr
-from tuneparts.training.supervised import SupervisedLearner
 
 _FORM = 1
 """Changes when the same facts would make other weights."""
