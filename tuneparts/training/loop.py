@@ -257,19 +257,6 @@ def outputs_of(
     return torch.cat([outputs for outputs, _ in parts], -2), torch.cat([y for _, y in parts])
 
 
-def evaluate(
-    predict: Callable[[Tensor], Tensor],
-    examples: DeviceExamples,
-    split: str,
-    *,
-    target: Target,
-    batch_size: int = EVAL_BATCH,
-) -> dict[str, float]:
-    """All scores of a split under their schema names (`val/nll`, ...)."""
-    found = target.scores(*outputs_of(predict, examples, batch_size=batch_size))
-    return {f"{split}/{name}": value for name, value in found.items()}
-
-
 class DataLearner(LoopLearner):
     """A learner with the parts of its data on the device."""
 
@@ -324,10 +311,7 @@ class SupervisedLearner(DataLearner, parts=("hypers",)):
         return self.hypers.predict(self.net, x, generator=generator, training=False)
 
     def trained_net(self) -> nn.Module:
-        """The net that `predict` predicts with, as an ordinary module.
-
-        A method whose `predict` reads other weights than those of `net` overrides both.
-        """
+        """The net that `predict` predicts with, as an ordinary module; override both or none."""
         return self.net
 
     def predictor(self) -> nn.Module:
@@ -344,31 +328,24 @@ class SupervisedLearner(DataLearner, parts=("hypers",)):
         generator = self.generator(f"evaluate {split}")
         was_training = self.net.training
         self.net.eval()
-        scores = evaluate(
-            lambda x: self.predict(x, generator),
-            examples,
-            split,
-            target=self.target,
-            batch_size=self.scored_at_once,
+        found = outputs_of(
+            lambda x: self.predict(x, generator), examples, batch_size=self.scored_at_once
         )
         self.net.train(was_training)
-        return scores
+        return {f"{split}/{name}": value for name, value in self.target.scores(*found).items()}
 
     @property
     def scored_at_once(self) -> int:
-        """Examples of a batch in evaluation."""
         return max(1, EVAL_BATCH // self.hypers.num_samples(training=False))
 
 
 class Release(Stateful, parts=("optimiser", "batches", "augmentation")):
     """The last stage of a run: ordinary steps of all weights on all data, hypers held.
 
-    A method that keeps data from some weights to judge hypers by it can give the data back once the
-    hypers are found. Validation-set optimisation calls this fine-tuning (Mlodozeniec et al. 2023,
-    I.4).
+    It gives back the data that was kept from weights to judge hypers by. Validation-set
+    optimisation calls this fine-tuning (Mlodozeniec et al. 2023, I.4). The learner saves net and
+    hypers.
     """
-
-    # Its net and hypers belong to the learner, which saves them.
 
     def __init__(self, learner: SupervisedLearner, optimiser: OptimiserConfig) -> None:
         self._net, self._hypers, self._target = learner.net, learner.hypers, learner.target

@@ -172,7 +172,7 @@ class Members(nn.Module, ABC):
 
 
 class NetMembers(Members):
-    """Members that have a net each, and may lend it weights that they share."""
+    """Members that have a net each, and lend it weights that they share; here they share none."""
 
     def __init__(self, nets: Sequence[nn.Module], flops: Sequence[int]) -> None:
         super().__init__()
@@ -184,11 +184,11 @@ class NetMembers(Members):
         return len(self.nets)
 
     def member_flops(self) -> list[int]:
-        return list(self._flops)
+        return self._flops
 
-    @abstractmethod
     def lent(self) -> list[dict[str, Tensor]]:
         """For each member the weights that its net does not own, by name, as part of a graph."""
+        return [{} for _ in self.nets]
 
     def forward(self, x: Tensor) -> Tensor:
         return self.under(self.lent(), x)
@@ -196,7 +196,7 @@ class NetMembers(Members):
     def under(self, lent: Sequence[Mapping[str, Tensor]], x: Tensor) -> Tensor:
         """Logits (M, B, K) of the nets with these weights."""
         members = zip(self.nets, lent, strict=True)
-        return torch.stack([reweighted(net, own)(x) for net, own in members])
+        return torch.stack([(reweighted(net, own) if own else net)(x) for net, own in members])
 
     def backward(
         self, batches: Sequence[Batch], loss: Callable[[Tensor, Tensor], Tensor]
@@ -223,28 +223,11 @@ class NetMembers(Members):
 
     @torch.no_grad()
     def plain(self, member: int) -> nn.Module:
-        return standalone(self.nets[member], self.lent()[member])
+        own = self.lent()[member]
+        return standalone(self.nets[member], own) if own else self.nets[member]
 
-    @torch.no_grad()
-    def materialised(self) -> "PlainMembers":
-        members = zip(self.nets, self.lent(), strict=True)
-        return PlainMembers([standalone(net, own) for net, own in members], self._flops)
-
-
-class PlainMembers(NetMembers):
-    """Nets side by side that share nothing."""
-
-    def lent(self) -> list[dict[str, Tensor]]:
-        return [{} for _ in self.nets]
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.stack([net(x) for net in self.nets])
-
-    def plain(self, member: int) -> nn.Module:
-        return self.nets[member]
-
-    def materialised(self) -> "PlainMembers":
-        return self
+    def materialised(self) -> "NetMembers":
+        return NetMembers([self.plain(member) for member in range(self.num_members)], self._flops)
 
 
 class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_augmentation")):

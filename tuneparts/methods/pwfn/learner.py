@@ -32,7 +32,7 @@ from tuneparts.methods.pwfn.threshold import Clustering
 from tuneparts.models.survey import PROBE
 from tuneparts.training import checkpoint, passes
 from tuneparts.training.learner import Columns, Context
-from tuneparts.training.loop import Step, SupervisedLearner, evaluate
+from tuneparts.training.loop import Step, SupervisedLearner, outputs_of
 from tuneparts.training.step import gradients, loss_on, recalibrate, set_lr
 
 _FORM = 1
@@ -436,18 +436,12 @@ class PwfnLearner(
             return self.hypers.predict(drawn, x, generator=augmentation, training=False)
 
         self.net.eval()
-        scores = evaluate(
-            lambda x: ensemble_logits(lambda: predict(x), self.config.ensemble),
-            self._test,
-            "test",
-            target=self.target,
+        found = outputs_of(
+            lambda x: ensemble_logits(lambda: predict(x), self.config.ensemble), self._test
         )
         self.net.train()
-        return {
-            "test/ensemble_accuracy": scores["test/accuracy"],
-            "test/ensemble_nll": scores["test/nll"],
-            "test/ensemble_ece": scores["test/ece"],
-        }
+        scores = self.target.scores(*found)
+        return {f"test/ensemble_{name}": scores[name] for name in ("accuracy", "nll", "ece")}
 
 
 def _sigma_quantiles(sigma: Tensor) -> dict[str, float]:
