@@ -5,8 +5,8 @@ import scipy.stats
 import torch
 
 from tuneparts.hypers import ColourConfig, FixedConfig, InputNoise, Shapes
+from tuneparts.hypers.affine import cutout, random_crop, random_flip, random_resized_crop
 from tuneparts.hypers.parts import Part
-from tuneparts.hypers.pixels import cutout, random_crop, random_flip, random_resized_crop
 
 
 def stream(seed: int = 0) -> torch.Generator:

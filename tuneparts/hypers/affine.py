@@ -1,9 +1,9 @@
-"""Learnable affine motions of images, in three parametrisations with one interface.
+"""Learnable affine motions of images, in three parametrisations; fixed crops, flip and cutout.
 
-Matrices are exponentials of planar affine generators, without a matrix exponential: every power
-series of a 2x2 matrix L = m I + D with trace-free D is a combination a I + b D, because D D = q I.
-The series therefore runs on two numbers per matrix, and for 2000 matrices forward and backward
-take about a fifth of the time of `torch.matrix_exp`.
+Every image of a batch has a draw of its own. Matrices are exponentials of planar affine generators,
+without a matrix exponential: every power series of a 2x2 matrix L = m I + D with trace-free D is a
+combination a I + b D, because D D = q I. The series runs on two numbers per matrix, and for 2000
+matrices forward and backward take about a fifth of the time of `torch.matrix_exp`.
 
 Legend: B images, S samples of each, N = B * S, C channels, H height, W width, P = H * W.
 """
@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tuneparts.hypers.hyper import POSITIVE, REAL
-from tuneparts.hypers.kinds import AffineConfig, LilaConfig, SchwoebelConfig, Theta
+from tuneparts.hypers.kinds import BentonConfig, LilaConfig, SchwoebelConfig, Theta
 from tuneparts.hypers.parts import ConstrainedParameter, Part
 
 # With these, truncation stays under one unit in the last place for generators of norm up to
@@ -63,30 +63,23 @@ class Exponential(Affine):
     most: ClassVar[float]
     held_in: ClassVar[str]
     """Name of the vector eta in the state."""
-    generators: ClassVar[dict[str, tuple[tuple[float, ...], ...]]]
-    """First two rows of each, by the motion that it makes."""
     generators_66: Tensor
 
-    def __init__(self, config: AffineConfig, *, learnable: bool) -> None:
+    def __init__(self, config: LilaConfig | BentonConfig, *, learnable: bool) -> None:
         super().__init__()
-        rows_66 = torch.tensor(list(self.generators.values()), dtype=torch.float64).view(6, 6)
-        self.register_buffer(
-            "generators_66", rows_66.to(torch.get_default_dtype()), persistent=False
-        )
-        # The largest motion per unit of eta.
-        self._units = dict(
-            zip(self.generators, (self.most * rows_66.amax(1)).tolist(), strict=True)
-        )
-        eta = [getattr(config, name) / unit for name, unit in self._units.items()]
-        parameter = ConstrainedParameter(
-            eta, link=POSITIVE, learnable=learnable, names=list(self._units)
-        )
+        self._names, rows = config.NAMES, np.reshape(list(config.GENERATORS.values()), (6, 6))
+        generators_66 = torch.tensor(rows, dtype=torch.get_default_dtype())
+        self.register_buffer("generators_66", generators_66, persistent=False)
+        self._units: list[float] = (self.most * rows.max(axis=1)).tolist()
+        """The largest motion per unit of eta."""
+        maxima = [getattr(config, name) for name in self._names]
+        eta = [one / unit for one, unit in zip(maxima, self._units, strict=True)]
+        parameter = ConstrainedParameter(eta, link=POSITIVE, learnable=learnable, names=self._names)
         self.add_module(self.held_in, parameter)
         self.is_identity = not learnable and not any(eta)
 
     @property
     def eta(self) -> ConstrainedParameter:
-        """What holds the ranges."""
         found = self.get_submodule(self.held_in)
         assert isinstance(found, ConstrainedParameter)
         return found
@@ -96,20 +89,18 @@ class Exponential(Affine):
         return self.eta.tensor()
 
     def sample(self, num: int, generator: torch.Generator) -> Tensor:
-        """Exponentials of the generators, each times its range and a draw."""
         eta = self.ranges()
         u_N6 = eta.new_empty(num, 6).uniform_(-self.most, self.most, generator=generator)
         return exponential((u_N6 @ (eta[:, None] * self.generators_66)).view(num, 2, 3))
 
     def values(self) -> dict[str, float]:
-        """The six largest motions, as they act."""
         eta = self.ranges().tolist() if self.eta.learnable else self.eta.numbers()
-        units = self._units.items()
-        return {name: one * unit for (name, unit), one in zip(units, eta, strict=True)}
+        each = zip(self._names, eta, self._units, strict=True)
+        return {name: one * unit for name, one, unit in each}
 
 
 class Lila(Exponential):
-    """With the maxima as eta.
+    """The maxima are eta.
 
     Rotation is at most pi: beyond, the uniform angle would wrap and stop being uniform. A learnt
     one is reflected there, pi + d acting as pi - d. A cap would be a dead end: its gradient is
@@ -118,14 +109,6 @@ class Lila(Exponential):
 
     most = 1.0
     held_in = "maxima"
-    generators: ClassVar[dict[str, tuple[tuple[float, ...], ...]]] = {
-        "translate_x": ((0, 0, 1), (0, 0, 0)),
-        "translate_y": ((0, 0, 0), (0, 0, 1)),
-        "rotation": ((0, -1, 0), (1, 0, 0)),
-        "scale_x": ((1, 0, 0), (0, 0, 0)),
-        "scale_y": ((0, 0, 0), (0, 1, 0)),
-        "shear": ((0, 1, 0), (1, 0, 0)),
-    }
 
     def __init__(self, config: LilaConfig, *, learnable: bool) -> None:
         capped = config.replaced({"rotation": min(config.rotation, math.pi)})
@@ -142,18 +125,10 @@ class Lila(Exponential):
 
 
 class Benton(Exponential):
-    """With widths as eta, twice the maxima; translations in tenths."""
+    """Widths are eta, twice the maxima; translations in tenths."""
 
     most = 0.5
     held_in = "widths"
-    generators: ClassVar[dict[str, tuple[tuple[float, ...], ...]]] = {
-        "translate_x": ((0, 0, 0.1), (0, 0, 0)),
-        "translate_y": ((0, 0, 0), (0, 0, 0.1)),
-        "rotation": ((0, -1, 0), (1, 0, 0)),
-        "scale": ((1, 0, 0), (0, 1, 0)),
-        "stretch": ((1, 0, 0), (0, -1, 0)),
-        "shear": ((0, 1, 0), (1, 0, 0)),
-    }
 
 
 class Schwoebel(Affine):
@@ -175,7 +150,6 @@ class Schwoebel(Affine):
         )
 
     def sample(self, num: int, generator: torch.Generator) -> Tensor:
-        """Matrices of components drawn uniformly between their two ends."""
         low, high = self.theta_min.tensor(), self.theta_max.tensor()
         eps_N7 = low.new_empty(num, 7).uniform_(0, 1, generator=generator)
         angle, scale_x, scale_y, shear_x, shear_y, move_x, move_y = torch.lerp(
@@ -193,7 +167,6 @@ class Schwoebel(Affine):
         return torch.stack([a11, a12, offset_x, a21, a22, offset_y], dim=1).view(num, 2, 3)
 
     def values(self) -> dict[str, float]:
-        """Both ends of each component as `theta_min.rotation`, `theta_max.rotation`, ..."""
         numbers = (*self.theta_min.numbers(), *self.theta_max.numbers())
         return dict(zip(SchwoebelConfig.known(""), numbers, strict=True))
 
@@ -277,3 +250,68 @@ def _columns(
         c - e * half,
         a * t2 + b * (l21 * t1 - half * t2),
     ]
+
+
+def random_resized_crop(x_BCHW: Tensor, least: float, generator: torch.Generator) -> Tensor:
+    """Crop each image to a rectangle of random area, shape and place, scaled to the old size.
+
+    The area is uniform between `least` and all of the image's, the logarithm of width by height
+    between those of 3/4 and 4/3; what would not fit the image is cut to its side. Bilinear.
+    """
+    B, _, H, W = x_BCHW.shape
+    draws = torch.rand((4, B, 1), generator=generator, device=x_BCHW.device)
+    area = (least + (1 - least) * draws[0]) * H * W
+    ratio = torch.exp((2 * draws[1] - 1) * math.log(4 / 3))
+    height, width = (area / ratio).sqrt().clamp(max=H), (area * ratio).sqrt().clamp(max=W)
+
+    def places(size: int, length_B1: Tensor, draw_B1: Tensor) -> Tensor:
+        """Where the pixels of a side are read, (B, size), in units of `grid_sample`."""
+        centres = (torch.arange(size, device=x_BCHW.device) + 0.5) / size
+        return (draw_B1 * (size - length_B1) + centres * length_B1) * (2 / size) - 1
+
+    rows, columns = places(H, height, draws[2]), places(W, width, draws[3])
+    grid = torch.stack(
+        [columns[:, None, :].expand(B, H, W), rows[:, :, None].expand(B, H, W)], dim=-1
+    )
+    return functional.grid_sample(
+        x_BCHW, grid.to(x_BCHW.dtype), mode="bilinear", padding_mode="border", align_corners=False
+    )
+
+
+def random_crop(x_BCHW: Tensor, padding: int, generator: torch.Generator) -> Tensor:
+    """Shift each image by up to `padding` pixels along each axis, zeros moving in."""
+    B, _, H, W = x_BCHW.shape
+    padded = functional.pad(x_BCHW, [padding] * 4)
+    windows = padded.unfold(2, H, 1).unfold(3, W, 1)
+    top, left = _integers(2 * padding + 1, (2, B), generator, like=x_BCHW)
+    return windows[torch.arange(B, device=x_BCHW.device), :, top, left]
+
+
+def random_flip(x_BCHW: Tensor, generator: torch.Generator) -> Tensor:
+    """Mirror each image left and right with probability one half."""
+    is_flipped = _integers(2, (len(x_BCHW), 1, 1, 1), generator, like=x_BCHW) == 1
+    return torch.where(is_flipped, x_BCHW.flip(3), x_BCHW)
+
+
+def cutout(x_BCHW: Tensor, side: int, generator: torch.Generator) -> Tensor:
+    """Zero a square around a random pixel of each image (DeVries and Taylor 2017).
+
+    The pixel is anywhere in the image, so that squares may be cut off at the border.
+    """
+    B, _, H, W = x_BCHW.shape
+    in_rows, in_columns = (
+        _is_within(size, _integers(size, (B,), generator, like=x_BCHW), side) for size in (H, W)
+    )
+    return x_BCHW.masked_fill((in_rows[:, :, None] & in_columns[:, None, :])[:, None], 0)
+
+
+def _is_within(size: int, centre_B: Tensor, side: int) -> Tensor:
+    """Whether each of `size` positions lies in [centre - side // 2, ... + side), (B, size)."""
+    offset = torch.arange(size, device=centre_B.device) - centre_B[:, None] + side // 2
+    return (offset >= 0) & (offset < side)
+
+
+def _integers(
+    high: int, shape: tuple[int, ...], generator: torch.Generator, *, like: Tensor
+) -> Tensor:
+    return torch.randint(high, shape, generator=generator, device=like.device)

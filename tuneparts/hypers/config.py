@@ -323,21 +323,21 @@ class FixedConfig(Config):
     flip: bool = False
     """Mirror left and right with probability one half."""
     cutout: int = Field(0, ge=0)
-    """Side of the square that is blanked out, in pixels."""
+    """Side of the square that is blanked out, in affine."""
     resized_crop: float = Field(0, ge=0, lt=1)
     """Least share of the area that a random crop keeps, which is then scaled to the old size; 0 for
     no such crop. That of Inception is 0.08 (Szegedy et al. 2015)."""
 
     def __call__(self, x_BCHW: "Tensor", generator: "torch.Generator") -> "Tensor":
         """Augment images; without any step switched on, they are returned as they are."""
-        from tuneparts.hypers import pixels
+        from tuneparts.hypers import affine
 
         if self.resized_crop:
-            x_BCHW = pixels.random_resized_crop(x_BCHW, self.resized_crop, generator)
+            x_BCHW = affine.random_resized_crop(x_BCHW, self.resized_crop, generator)
         if self.crop_padding:
-            x_BCHW = pixels.random_crop(x_BCHW, self.crop_padding, generator)
+            x_BCHW = affine.random_crop(x_BCHW, self.crop_padding, generator)
         if self.flip:
-            x_BCHW = pixels.random_flip(x_BCHW, generator)
+            x_BCHW = affine.random_flip(x_BCHW, generator)
         if self.cutout:
-            x_BCHW = pixels.cutout(x_BCHW, self.cutout, generator)
+            x_BCHW = affine.cutout(x_BCHW, self.cutout, generator)
         return x_BCHW

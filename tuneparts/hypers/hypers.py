@@ -38,7 +38,6 @@ class Hypers(nn.Module):
 
     affine: Part | None
     dropout: Part | None
-    temperature: Part | None
 
     def __init__(
         self,
@@ -174,25 +173,18 @@ class Hypers(nn.Module):
 
     def num_samples(self, *, training: bool) -> int:
         """How many samples S are averaged for one prediction: 1 when nothing is random."""
-        if not self._draws(training=training):
-            return 1
-        return self.samples if training else self.eval_samples
+        found = self.samples if training else self.eval_samples
+        return found if self.drawn(training=training) else 1
 
     def num_draws(self) -> int:
         """Predictions of training that take `eval_samples` samples in all; 1 if none is random."""
-        is_random = self.draws_globally or self._draws(training=True)
+        is_random = self.draws_globally or self.drawn(training=True)
         return math.ceil(self.eval_samples / self.samples) if is_random else 1
 
-    def _draws(self, *, training: bool) -> bool:
-        return any(part.draws(training=training) for part in self.acting("inputs", "activations"))
-
-    def drawn(self) -> list[str]:
-        """Names of the parts that draw random numbers in evaluation."""
-        return [
-            name
-            for name, part in self._named("inputs", "activations")
-            if not part.is_identity and part.draws(training=False)
-        ]
+    def drawn(self, *, training: bool = False) -> list[str]:
+        """Names of the parts that draw random numbers, in evaluation or in training."""
+        named = self._named("inputs", "activations")
+        return [n for n, part in named if not part.is_identity and part.draws(training=training)]
 
     def values(self) -> dict[str, float]:
         """All values by metric name (`hyper/rotation`, ...), learnable or not."""
@@ -229,10 +221,6 @@ class Hypers(nn.Module):
                 return DropoutSlot(next(numbers), layer.p)
 
             surgery.replace(net, nn.Dropout, slot, expected=self._num_slots)
-
-    def acts_at_slots(self) -> bool:
-        """Whether scores, too, need the slots: something but dropout acts on activations."""
-        return any(not part.draws(training=True) for part in self.acting("activations"))
 
     def _named(self, *places: Place) -> Iterator[tuple[str, Any]]:
         for place in places:

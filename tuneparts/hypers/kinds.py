@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 COUNT = "num_kept"
 """What a mask reports besides the probabilities that it is counted from."""
-_EDGE = 1e-6
-"""Probabilities closer to 0 or 1 than this have no gradient: their logits overflow."""
 
 
 class MaskConfig(Hyper):
@@ -109,6 +107,10 @@ def _motion(name: str) -> Number:
     return Number(POSITIVE, identity=0.0, metric=name)
 
 
+_Generators = Mapping[str, tuple[tuple[float, float, float], ...]]
+"""The first two rows of each generator, by the motion that it makes."""
+
+
 class AffineConfig(Hyper):
     """The base of the configs of affine motions: where ranges start, or stay when fixed."""
 
@@ -131,9 +133,15 @@ class LilaConfig(AffineConfig):
     also when fixed: hold a motion out by setting it to 0.
     """
 
-    NAMES: ClassVar[tuple[str, ...]] = (
-        "translate_x", "translate_y", "rotation", "scale_x", "scale_y", "shear",
-    )  # fmt: skip
+    GENERATORS: ClassVar[_Generators] = {
+        "translate_x": ((0, 0, 1), (0, 0, 0)),
+        "translate_y": ((0, 0, 0), (0, 0, 1)),
+        "rotation": ((0, -1, 0), (1, 0, 0)),
+        "scale_x": ((1, 0, 0), (0, 0, 0)),
+        "scale_y": ((0, 0, 0), (0, 1, 0)),
+        "shear": ((0, 1, 0), (1, 0, 0)),
+    }
+    NAMES: ClassVar[tuple[str, ...]] = tuple(GENERATORS)
 
     kind: Literal["lila"] = "lila"
     rotation: Annotated[float, _motion("rotation")] = 0.05
@@ -158,9 +166,15 @@ class BentonConfig(AffineConfig):
     per axis. What is not given is 0.05, also when fixed: hold a motion out by setting it to 0.
     """
 
-    NAMES: ClassVar[tuple[str, ...]] = (
-        "translate_x", "translate_y", "rotation", "scale", "stretch", "shear",
-    )  # fmt: skip
+    GENERATORS: ClassVar[_Generators] = {
+        "translate_x": ((0, 0, 0.1), (0, 0, 0)),
+        "translate_y": ((0, 0, 0), (0, 0, 0.1)),
+        "rotation": ((0, -1, 0), (1, 0, 0)),
+        "scale": ((1, 0, 0), (0, 1, 0)),
+        "stretch": ((1, 0, 0), (0, -1, 0)),
+        "shear": ((0, 1, 0), (1, 0, 0)),
+    }
+    NAMES: ClassVar[tuple[str, ...]] = tuple(GENERATORS)
 
     kind: Literal["benton"] = "benton"
     rotation: Annotated[float, _motion("rotation")] = 0.05
@@ -281,11 +295,6 @@ class Flip(Hyper):
     does what 1 - p does to mirrored data. A learnt probability is reached through the concrete
     relaxation of the coin: a training draw blends an image with its mirror image, and few blends
     are far from one of the two. Scores, and nets at a fixed probability, see whole images only.
-
-    Example:
-        >>> from tuneparts.hypers import HypersConfig
-        >>> HypersConfig(flip=Flip(probability=0.5)).model_dump()["flip"]
-        {'kind': 'flip', 'probability': 0.5, 'tau': 0.1}
     """
 
     is_random = True
@@ -300,7 +309,8 @@ class Flip(Hyper):
     def on_inputs(self, x: "Tensor", now: Call) -> "Tensor":
         probability, shape = now["probability"], (len(x), 1, 1, 1)
         if now.training and now.learns("probability"):
-            mirrored = now.relaxed(probability.logit(eps=_EDGE), shape, tau=self.tau)
+            # Nearer to 0 or 1 probabilities have no gradient: their logits overflow.
+            mirrored = now.relaxed(probability.logit(eps=1e-6), shape, tau=self.tau)
         else:
             mirrored = probability.new_empty(shape).uniform_(generator=now.generator) < probability
         return x.lerp(x.flip(3), mirrored.to(x.dtype))
@@ -322,12 +332,9 @@ class LabelSmoothing(Hyper):
     ] = 0.1
 
     def on_loss(
-        self,
-        losses_B: "Tensor",
-        outputs_BK: "Tensor",
-        targets_B: "Tensor",  # noqa: ARG002
-        now: Call,
+        self, losses_B: "Tensor", outputs_BK: "Tensor", targets_B: "Tensor", now: Call
     ) -> "Tensor":
+        del targets_B
         uniform_B = -outputs_BK.log_softmax(dim=1).mean(dim=1)
         return losses_B + now["rate"] * (uniform_B - losses_B)
 

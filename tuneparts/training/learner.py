@@ -24,16 +24,13 @@ class Learner(Protocol):
     @property
     def finished(self) -> bool:
         """Whether the whole budget is spent; `advance` must not be called any more."""
-        ...
 
     @property
     def passes(self) -> int:
         """Forward-backwards over one batch so far."""
-        ...
 
     def advance(self) -> Mapping[str, float]:
         """Train for one interval and report schema metrics; `test/*` only when finished."""
-        ...
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that training changes: weights, optimisers, hypers, generators, stage.
@@ -42,11 +39,9 @@ class Learner(Protocol):
         without unpickling code. What the config alone determines (fixed hypers, the learning
         rate) stays out: population-based training loads one state under another config.
         """
-        ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue bit for bit from what `state_dict` returned."""
-        ...
 
     def final_module(self) -> "nn.Module":
         """The trained model as one ordinary module in evaluation mode.
@@ -55,11 +50,9 @@ class Learner(Protocol):
         the same that the learner is scored by. Further training does not change it. A learner that
         has no model raises a `ConfigError`.
         """
-        ...
 
     def artifacts(self) -> Mapping[str, Columns]:
         """Small tables by name, asked for once it has finished; a megabyte at most in all."""
-        ...
 
 
 class TaskRunner(Protocol):
@@ -67,7 +60,6 @@ class TaskRunner(Protocol):
 
     def share(self, value: Any) -> Any:
         """A handle that `run` takes in the value's place; what is behind it is sent only once."""
-        ...
 
     def run(
         self,
@@ -86,7 +78,6 @@ class TaskRunner(Protocol):
         `share`. A call has these resources and seconds, and `at_once` of them run side by side. In
         the place of one that raised, died or was late is an exception.
         """
-        ...
 
 
 @dataclass(frozen=True)

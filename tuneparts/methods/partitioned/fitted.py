@@ -208,7 +208,7 @@ def fit(
             learner = PartitionedLearner(again, context)
             history += run_through(learner, what="retrained", passes=again.passes, report=report)
             net.load_state_dict(learner.merged().state_dict())
-        if surgery.find(net, DropoutSlot) and not learner.hypers.acts_at_slots():
+        if surgery.find(net, DropoutSlot) and not learner.hypers.at_slots(training=False):
             surgery.replace(
                 net,
                 DropoutSlot,
