@@ -287,11 +287,7 @@ class HypersConfig(Config):
         in_shape: tuple[int, ...],
         num_outputs: int | None = None,
     ) -> "Hypers":
-        """The hypers at these values, with the dropout layers of the net attached in place.
-
-        If `learnable`, those that are not frozen become parameters. `num_outputs` of the net is for
-        hypers with a number for each.
-        """
+        """The hypers at these values, parameters if learnable; dropout layers become slots."""
         from tuneparts.hypers.hypers import Hypers
 
         return Hypers(

@@ -83,11 +83,9 @@ class Hypers(nn.Module):
     def predict(self, net: Net, x: Tensor, *, generator: torch.Generator, training: bool) -> Tensor:
         """Unnormalised log-probabilities (B, K), to be used like any logits.
 
-        Mask, colour, affine motion, noise and then hypers of one's own act on the inputs in this
-        order, each with a draw of its own per example and sample; the net runs once on all N
-        inputs; its logits are averaged over samples and divided by the temperature, and then
-        changed by hypers of one's own. Without acting parts this is `net(x)` itself.
-
+        Mask, colour, affine motion, noise and then hypers of one's own act on the inputs, each with
+        a draw of its own per example and sample; the net runs once on all N inputs; its logits are
+        averaged over samples, divided by the temperature, and changed by hypers of one's own.
         Training (weight steps, hyper steps and L_ML) draws masks and dropout; scores use the mask's
         probabilities and no dropout. Augmentation and noise are drawn in both.
         """
@@ -211,8 +209,7 @@ class Hypers(nn.Module):
     def attach(self, net: nn.Module) -> None:
         """Replace the dropout layers of a net, in place, by slots that these hypers drive.
 
-        Building hypers attaches the net they are built for. Copies of an attached net are
-        attached; another net of the same kind needs a call of its own. Twice does no harm.
+        The net they are built for, and copies of it, are attached. Twice does no harm.
         """
         if self._names["activations"]:
             numbers = iter(range(self._num_slots))

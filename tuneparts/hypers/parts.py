@@ -4,8 +4,7 @@ Gradient steps move an unconstrained `raw` parameter; a link maps it into the ra
 number makes sense. A fixed number skips the link, so that a bound which the link only
 approaches (a range of exactly 0) can be held.
 
-Dropout slots are the places inside a net where hypers act on activations. A net's forward has no
-argument for rates or generators, and its parameters must stay its own. So a slot holds only its
+Dropout slots are the places inside a net where hypers act on activations. A slot holds only its
 number, and the caller says, for the length of one call, which dropout to apply. Copies of a net,
 `functional_call` and several nets under one set of hypers then need no bookkeeping.
 """

@@ -50,10 +50,7 @@ class Runtime(Config):
 
     @contextmanager
     def numerics(self, device: "torch.device", *, is_training: bool) -> Iterator[None]:
-        """Set what torch keeps for the whole process, and put it back after the block.
-
-        Only a training step may round as `precision` says.
-        """
+        """Set what torch keeps for the process; only a training step rounds as `precision` says."""
         import torch
 
         cuda, matmul, cudnn = (
@@ -231,11 +228,8 @@ class MethodConfig(Config):
     def check(self, task: "Task | None" = None, *, copies_state: bool = False) -> None:
         """Refuse by a `ConfigError` what cannot run, in the driver before anything is started.
 
-        It is called without a task, and again with it where the method needs data.
-
-        Args:
-            task: the data.
-            copies_state: whether trials load states of others, as in population-based training.
+        It is called without a task, and again with it where the method needs data. `copies_state`
+        says that trials load states of others, as in population-based training.
         """
         del copies_state
         if task is not None:
@@ -263,10 +257,7 @@ class MethodConfig(Config):
         raise NotImplementedError
 
     def measurable(self) -> tuple[Self, int]:
-        """A config of which a few passes show what a pass costs, and passes that trials share.
-
-        These are first passes that are made once for all trials of a seed that begin alike.
-        """
+        """A config whose first passes cost what others do, and passes made once for all trials."""
         return self, 0
 
     @property

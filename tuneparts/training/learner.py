@@ -101,10 +101,7 @@ class Context:
 
 
 def available_device(gpus: float = 1.0) -> "torch.device":
-    """Where a learner runs: on the GPU if it was given one, or a share of it, else on the CPU.
-
-    That a GPU can be seen is not enough. Workers that were given none see those of others.
-    """
+    """The GPU if a share of one was given, else the CPU: workers see also GPUs of others."""
     import torch
 
     return torch.device("cuda" if gpus > 0 and torch.cuda.is_available() else "cpu")

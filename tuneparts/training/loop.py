@@ -1,9 +1,8 @@
 """The one training loop: a method supplies a step, the loop counts, checks and reports.
 
-A trained learner is one ordinary module, which is kept and served. It takes inputs as data sets
-hold them, normalises them as training did, and predicts what the learner was scored by: the same
-net, hypers and averaging. Its draws of augmentation start in each call where those of the test
-scores started, so equal inputs have equal predictions.
+A trained learner is one ordinary module, which is kept and served. It normalises inputs as training
+did and predicts what the learner was scored by, with the draws that the test scores started from,
+so equal inputs have equal predictions.
 
 Shapes: B examples, K outputs, M members.
 """

@@ -10,9 +10,6 @@ stacked, (P, N, D), so that P products are one batched product. Images are wide,
 grouped convolution. Nets that are not sequences of known layers are mapped by `torch.vmap`, which
 gives the same numbers but gains little.
 
-What a slot computes depends on the number of slots and on which one it is, because kernels round by
-where numbers are in memory. It does not depend on what the other slots hold, not in a single bit.
-
 Legend: P slots, C channels, H height, W width, D features, O outputs, B examples, S samples of
 each, N = B * S, K outputs.
 """
@@ -83,8 +80,7 @@ class PackableLearner(SupervisedLearner):
     augmentation: torch.Generator
 
     @abstractmethod
-    def batch(self) -> Batch:
-        """Draw the examples of a step."""
+    def batch(self) -> Batch: ...
 
     @abstractmethod
     def skip_to(self, other: Any) -> None:
@@ -92,12 +88,10 @@ class PackableLearner(SupervisedLearner):
 
 
 class Pack:
-    """Learners of one seed that have spent the same passes, trained together.
+    """Learners of one seed and `pack_key` that have spent the same passes, trained together.
 
-    Args:
-        learners: slot -> learner, of configs with the same `pack_key`.
-        width: number of slots. It and the slot of a trial decide how its numbers are rounded; what
-            other slots hold does not, so those without a learner are computed as well.
+    The number of slots and the slot of a trial decide how its numbers are rounded; what other slots
+    hold does not, so those without a learner are computed as well.
     """
 
     def __init__(self, learners: Mapping[int, PackableLearner], width: int) -> None:
@@ -106,7 +100,9 @@ class Pack:
         first = self._first = next(iter(learners.values()))
         nets = {slot: learner.net for slot, learner in learners.items()}
         self._net = PackedNet(nets, width, 1 + len(first.context.task.in_shape))
-        self._acts = self._at_slots()
+        acts = {slot: learner.hypers.at_slots(training=True) for slot, learner in learners.items()}
+        each = {s: (act, learners[s].augmentation) for s, act in acts.items() if act is not None}
+        self._acts: Acts = [each.get(slot) for slot in range(width)] if each else []
         if first.hypers.draws_globally or (self._acts and not self._net.has_forms):
             raise ConfigError(
                 f"net {type(first.net).__name__}: every trial has draws of its own, but there is "
@@ -186,13 +182,6 @@ class Pack:
         """What was drawn for each learner as (P, ...); others have the first's."""
         by_slot = dict(zip(self._learners, drawn, strict=True))
         return torch.stack([by_slot.get(slot, drawn[0]) for slot in range(self._width)])
-
-    def _at_slots(self) -> Acts:
-        found: list[Any] = [None] * self._width
-        for slot, learner in self._learners.items():
-            act = learner.hypers.at_slots(training=True)
-            found[slot] = None if act is None else (act, learner.augmentation)
-        return found if any(found) else []
 
     def _losses(self, outputs_PNK: Tensor, y_B: Tensor) -> Tensor:
         """The loss of each slot (P,)."""

@@ -40,10 +40,7 @@ def keep_freed_memory() -> bool:
 def threads_for(
     nets: Sequence[nn.Module], in_shape: tuple[int, ...], num_examples: int, device: torch.device
 ) -> Iterator[None]:
-    """Train on one thread where passes over these nets are small; nothing changes off the CPU.
-
-    `num_examples` are those of a pass, every augmentation sample counted.
-    """
+    """Train on one thread of the CPU where passes over these nets, with all samples, are small."""
     before = torch.get_num_threads()
     if before > 1 and device.type == "cpu":
         each = [_operations(net, in_shape) for net in nets]

@@ -73,11 +73,7 @@ class Stateful:
             ) from error
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Load every part and value.
-
-        A class whose parts depend on how far a run is (an optimiser of a later stage, say) makes
-        those that fit the state first, and then calls this.
-        """
+        """Load every part and value; a class whose parts depend on the stage makes them before."""
         for name in self._state_parts:
             _load(getattr(self, name), state[_key(name)])
         values = {name: self._value(name, state[_key(name)]) for name in self._state_values}
@@ -146,8 +142,7 @@ def _load(part: Any, state: Any) -> None:
 def lay_out_moments(optimiser: torch.optim.Optimizer) -> None:
     """Bring the moments of parameters into the memory layout of the parameters.
 
-    torch's fused kernels read both in memory order, whatever their strides say, and give wrong
-    numbers without a word where these differ.
+    torch's fused kernels read both in memory order, and are silently wrong where strides differ.
     """
     for parameter, moments in optimiser.state.items():
         for name, value in moments.items():
