@@ -236,11 +236,10 @@ class Hyper(Config):
         for field, stem in self.stems(name).items():
             number = self.numbers()[field]
             full = f"hyper/{stem}.*" if number.each else f"hyper/{stem}"
-            if full in schema.BUILT_IN and number.metric is not None:
-                found.append(schema.lookup(full))
-            else:
-                meaning = number.meaning or f"`{field}` of {type(self).__name__}"
-                found.append(schema.Metric(full, schema.Direction.NONE, number.unit, 3, meaning))
+            meaning = number.meaning or f"`{field}` of {type(self).__name__}"
+            metric = schema.Metric(full, schema.Direction.NONE, number.unit, 3, meaning)
+            is_ours = full in schema.BUILT_IN and number.metric is not None
+            found.append(schema.lookup(full) if is_ours else metric)
         return tuple(found)
 
     @classmethod
@@ -261,12 +260,7 @@ class Hyper(Config):
         return parse(cls, {field: number.identity for field, number in cls.numbers().items()})
 
     def at(self, found: Mapping[str, float], *, name: str) -> Self:
-        """The same hyper at values that a run reported.
-
-        Args:
-            found: by reported name, without `hyper/`.
-            name: of the hyper in its config.
-        """
+        """The same hyper, `name` in its config, at values by reported name without `hyper/`."""
         for metric in found:
             if not self.owns(metric, name):
                 known = self.known(name)
@@ -274,7 +268,7 @@ class Hyper(Config):
         changes: dict[str, Any] = {}
         for field, stem in self.stems(name).items():
             listed = [f"{stem}.{i}" for i in range(sum(m.startswith(f"{stem}.") for m in found))]
-            for missing in set(listed) - found.keys():
+            for missing in sorted(set(listed) - found.keys()):
                 raise ConfigError(f"`{missing}` is missing: pass all values of the run.")
             if stem in found or listed:
                 changes[field] = tuple(found[one] for one in listed) if listed else found[stem]
@@ -292,7 +286,7 @@ class Hyper(Config):
         if len(value) != count:
             raise ConfigError(
                 f"`{field}` of {type(self).__name__} needs one number for each {each}, but got "
-                f"{len(value)} for {count}. Give {count}, or a single number for all."
+                f"{len(value)} for {count}."
             )
         return tuple(float(one) for one in value)
 

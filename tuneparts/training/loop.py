@@ -183,15 +183,15 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
     def advance(self) -> dict[str, float]:
         start, seen, passes = self._passes, dict[str, list[Tensor]](), self.training_passes
         with passes.runtime.numerics(self.context.device, is_training=False):
-            passes.has_run = False
             while not (self.finished or self.interval_is_over(start)):
                 with passes.training():
                     step = self.step()
                 self.count(step)
                 for name, loss in step.losses.items():
                     seen.setdefault(name, []).append(loss)
+            has_run, passes.has_run = passes.has_run, False
             is_plain = passes.runtime == Runtime(deterministic=passes.runtime.deterministic)
-            if "train/loss" in seen and not (passes.has_run or is_plain):
+            if "train/loss" in seen and not (has_run or is_plain):
                 raise ConfigError(
                     f"{passes.runtime!r} had no effect: a method takes part by calling nets by "
                     "`loss_on` or `tuneparts.training.passes.run`, but this one never has."

@@ -25,7 +25,7 @@ class Passes:
         self.runtime = runtime
         self.device = device
         self.has_run = False
-        """Whether a net has been called by `run`."""
+        """Whether a net has been called by `run` in the present interval."""
         self._compiled: dict[int, tuple[Any, Net]] = {}
 
     @contextmanager

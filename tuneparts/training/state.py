@@ -69,7 +69,8 @@ class Stateful:
             self.restore(state)
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
             raise CheckpointError(
-                f"{type(self).__name__} cannot take this one, of another kind of learner: {error}"
+                "a state comes from the same kind of learner: "
+                f"{type(self).__name__} cannot take this one: {error}"
             ) from error
 
     def restore(self, state: Mapping[str, Any]) -> None:
