@@ -97,9 +97,7 @@ Tempering = Annotated[
 def check_images(name: str, hyper: Hyper, in_shape: tuple[int, ...]) -> None:
     """Refuse a hyper that acts on images where inputs are vectors."""
     if hyper.needs_images and len(in_shape) != 3:
-        raise ConfigError(
-            f"`{name}` acts on images (C, H, W), but inputs have shape {in_shape}. Remove it."
-        )
+        raise ConfigError(f"`{name}` acts on images (C, H, W), but inputs have shape {in_shape}.")
 
 
 class HypersConfig(Config):
@@ -183,10 +181,8 @@ class HypersConfig(Config):
     def _check_names(self) -> "HypersConfig":
         for name in self.frozen:
             if name not in self.parts:
-                raise ConfigError(
-                    f"`frozen` names `{name}`, but the hypers here are "
-                    f"{', '.join(self.parts) or 'none'}."
-                )
+                here = ", ".join(self.parts) or "none"
+                raise ConfigError(f"`frozen` names `{name}`, but the hypers here are {here}.")
         for name, hyper in self.own.items():
             if hasattr(HypersConfig, name) or not re.fullmatch("[a-z][a-z0-9_]*", name):
                 raise ConfigError(
@@ -251,10 +247,9 @@ class HypersConfig(Config):
 
     def augmentation(self) -> "HypersConfig":
         """The hypers that change how an example looks, and nothing else."""
-        stays = {
-            n for n, one in self.parts.items() if one.place() == "inputs" and one.is_augmentation
-        }
-        return self._with({**dict.fromkeys(self.parts.keys() - stays), "frozen": ()})
+        inputs = self.acting_on("inputs")
+        gone = [n for n, one in self.parts.items() if n not in inputs or not one.is_augmentation]
+        return self._with({**dict.fromkeys(gone), "frozen": ()})
 
     def is_augmentation(self, metric: str) -> bool:
         """Whether a reported value, by its name without `hyper/`, changes how an example looks."""

@@ -46,8 +46,7 @@ def differences(logits_MNK: Tensor, labels_N: Tensor) -> dict[str, float]:
     predicted_MN = logits_MNK.argmax(dim=2)
     error_M = (predicted_MN != labels_N).double().mean(dim=1)
     values = {"member_accuracy": 1 - float(error_M.mean())}
-    num = len(logits_MNK)
-    if num == 1:
+    if (num := len(logits_MNK)) == 1:
         return values
     differ_MM = (predicted_MN[:, None] != predicted_MN[None]).double().mean(dim=2)
     is_pair_MM = ~torch.eye(num, dtype=torch.bool, device=logits_MNK.device)
@@ -206,19 +205,15 @@ class NetMembers(Members):
         Shared weights are computed once, and members follow one another: the activations of one
         member at a time are in memory. The losses that are returned have no graph.
         """
-        lent = self.lent()
-        losses, weights, gradients = [], [], []
-        for net, own, (x, y_B) in zip(self.nets, lent, batches, strict=True):
+        losses, found = [], []
+        for net, own, (x, y_B) in zip(self.nets, self.lent(), batches, strict=True):
             leaves = {name: weight.detach().requires_grad_() for name, weight in own.items()}
             value = loss(run(reweighted(net, leaves), x), y_B)
             value.backward()  # type: ignore[no-untyped-call]
             losses.append(value.detach())
-            for name, leaf in leaves.items():
-                if leaf.grad is not None:
-                    weights.append(own[name])
-                    gradients.append(leaf.grad)
-        if weights:
-            torch.autograd.backward(weights, gradients)
+            found += [(own[n], leaf.grad) for n, leaf in leaves.items() if leaf.grad is not None]
+        if found:
+            torch.autograd.backward([one for one, _ in found], [grad for _, grad in found])
         return torch.stack(losses)
 
     @torch.no_grad()
