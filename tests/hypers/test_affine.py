@@ -169,11 +169,11 @@ def stream(seed: int = 0) -> torch.Generator:
 
 
 def only(**maxima: float) -> Lila:
-    return Lila(dict.fromkeys(LilaConfig.NAMES, 0.0) | maxima, learnable=False)
+    return Lila(LilaConfig(**dict.fromkeys(LilaConfig.NAMES, 0.0) | maxima), learnable=False)
 
 
 def test_samples_are_matrix_exponentials_of_the_generators():
-    module = Lila(ETA, learnable=True).double()
+    module = Lila(LilaConfig(**ETA), learnable=True).double()
     found = module.sample(10, stream()).detach().numpy()
     draws = torch.empty(10, 6, dtype=torch.float64).uniform_(-1, 1, generator=stream()).numpy()
     e = np.eye(3)
@@ -214,7 +214,7 @@ def test_a_half_turn_covers_the_circle_and_keeps_areas():
 
 def learnt_at(rotation: float) -> Lila:
     """A learnable one whose steps have brought rotation to a value."""
-    module = Lila(dict.fromkeys(LilaConfig.NAMES, 0.3), learnable=True).double()
+    module = Lila(LilaConfig(**dict.fromkeys(LilaConfig.NAMES, 0.3)), learnable=True).double()
     with torch.no_grad():
         module.maxima.raw[LilaConfig.NAMES.index("rotation")] = rotation + math.log(
             -math.expm1(-rotation)
@@ -311,13 +311,12 @@ def test_a_range_at_zero_is_held_out_and_the_others_are_learnt():
 
 
 def benton_only(**maxima: float) -> Benton:
-    return Benton(dict.fromkeys(BentonConfig.NAMES, 0.0) | maxima, learnable=False)
+    return Benton(BentonConfig(**dict.fromkeys(BentonConfig.NAMES, 0.0) | maxima), learnable=False)
 
 
 def test_samples_follow_the_formula_of_widths():
-    module = Benton(
-        dict(zip(BentonConfig.NAMES, (0.1, 0.2, 0.9, 0.3, 0.2, 0.4), strict=True)), learnable=True
-    ).double()
+    maxima = dict(zip(BentonConfig.NAMES, (0.1, 0.2, 0.9, 0.3, 0.2, 0.4), strict=True))
+    module = Benton(BentonConfig(**maxima), learnable=True).double()
     found = module.sample(10, stream()).detach().numpy()
     widths = module.widths.tensor().detach().numpy()
     z = torch.empty(10, 6, dtype=torch.float64).uniform_(-0.5, 0.5, generator=stream()).numpy()
@@ -352,7 +351,7 @@ def test_twice_the_lila_maximum_is_the_same_distribution_of_angles():
     benton.widths = ConstrainedParameter(
         [0, 0, 2 * eta, 0, 0, 0], link=benton.widths.link, learnable=False, names=BentonConfig.NAMES
     )
-    lila = Lila(dict.fromkeys(LilaConfig.NAMES, 0.0) | {"rotation": eta}, learnable=False)
+    lila = only(rotation=eta)
 
     def angles(module: Benton | Lila, seed: int) -> np.ndarray:
         A = module.sample(3000, stream(seed))
@@ -382,12 +381,18 @@ def test_values_are_maxima_named_as_metrics():
     assert [schema.lookup(f"hyper/{name}") for name in values]
 
 
+def schwoebel(low: tuple[float, ...], high: tuple[float, ...], *, learnable: bool) -> Schwoebel:
+    ends = (Theta(**dict(zip(Theta.model_fields, end, strict=True))) for end in (low, high))
+    config = SchwoebelConfig(**dict(zip(("theta_min", "theta_max"), ends, strict=True)))
+    return Schwoebel(config, learnable=learnable)
+
+
 LOW = (-0.5, 0.7, 0.8, -0.3, -0.2, -0.4, -0.1)
 HIGH = (1.5, 1.2, 1.1, 0.1, 0.4, 0.2, 0.3)
 
 
 def test_samples_are_the_product_of_their_factors():
-    module = Schwoebel(LOW, HIGH, learnable=True).double()
+    module = schwoebel(LOW, HIGH, learnable=True).double()
     low = module.theta_min.tensor().detach().numpy()
     high = module.theta_max.tensor().detach().numpy()
     eps = torch.empty(10, 7, dtype=torch.float64).uniform_(0, 1, generator=stream()).numpy()
@@ -402,8 +407,8 @@ def test_samples_are_the_product_of_their_factors():
 
 
 def test_ends_may_cross():
-    ahead = Schwoebel(LOW, HIGH, learnable=False).sample(4000, stream(1))
-    crossed = Schwoebel(HIGH, LOW, learnable=False).sample(4000, stream(2))
+    ahead = schwoebel(LOW, HIGH, learnable=False).sample(4000, stream(1))
+    crossed = schwoebel(HIGH, LOW, learnable=False).sample(4000, stream(2))
     assert scipy.stats.ks_2samp(ahead[:, 0, 0], crossed[:, 0, 0]).pvalue > 0.01
 
 

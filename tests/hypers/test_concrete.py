@@ -7,13 +7,24 @@ from torch import nn
 from torch.func import functional_call
 
 from tuneparts.core import schema
+from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.hypers import DropoutConfig, MaskConfig, Shapes
-from tuneparts.hypers.concrete import ConcreteDropout, DropoutSlot, dropping, relaxed_bernoulli
+from tuneparts.hypers import Call, DropoutConfig, MaskConfig, Shapes
+from tuneparts.hypers.parts import DropoutSlot, NumberedPart, dropping
 
 
 def stream(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def dropout_of(*rates: float, learnable: bool, tau: float = 0.1) -> NumberedPart:
+    shapes = Shapes(num_slots=len(rates))
+    return DropoutConfig(rate=rates, tau=tau).part(shapes, name="dropout", learnable=learnable)
+
+
+def relaxed(logits: torch.Tensor, shape: list[int], *, tau: float) -> torch.Tensor:
+    now = Call(dropout_of(0.5, learnable=True), stream(), training=True)
+    return now.relaxed(logits, shape, tau=tau)
 
 
 def uniform(*shape: int) -> np.ndarray:
@@ -22,7 +33,7 @@ def uniform(*shape: int) -> np.ndarray:
 
 def test_relaxation_is_the_formula_of_maddison():
     logits = torch.tensor([-1.0, 0.5, 2.0], dtype=torch.float64)
-    found = relaxed_bernoulli(logits, torch.Size([4, 3]), tau=0.3, generator=stream())
+    found = relaxed(logits, [4, 3], tau=0.3)
     u = uniform(4, 3)
     wanted = 1 / (1 + np.exp(-(logits.numpy() + np.log(u) - np.log(1 - u)) / 0.3))
     np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12)
@@ -31,18 +42,18 @@ def test_relaxation_is_the_formula_of_maddison():
 @pytest.mark.parametrize("tau", [0.1, 2 / 3])
 def test_relaxed_draws_exceed_one_half_as_often_as_the_probability_says(tau):
     logit = torch.tensor(0.3).logit()
-    draws = relaxed_bernoulli(logit, torch.Size([20000]), tau=tau, generator=stream())
+    draws = relaxed(logit, [20000], tau=tau)
     assert (draws > 0.5).float().mean().item() == pytest.approx(0.3, abs=4 * (0.21 / 20000) ** 0.5)
 
 
 def test_a_low_temperature_is_nearly_a_bernoulli_draw():
-    draws = relaxed_bernoulli(torch.tensor(0.0), torch.Size([1000]), tau=1e-3, generator=stream())
+    draws = relaxed(torch.tensor(0.0), [1000], tau=1e-3)
     assert ((draws < 0.01) | (draws > 0.99)).float().mean() > 0.98
 
 
 class TestConcreteDropout:
     def test_learnable_rates_drop_by_the_relaxed_formula(self):
-        dropout = ConcreteDropout([0.1, 0.4], tau=0.2, learnable=True).double()
+        dropout = dropout_of(0.1, 0.4, tau=0.2, learnable=True).double()
         h = torch.ones(5, 6, dtype=torch.float64)
         found = dropout(h, 1, stream()).detach().numpy()
         u = uniform(5, 6)
@@ -58,15 +69,15 @@ class TestConcreteDropout:
 
     def test_fixed_rates_are_ordinary_dropout(self):
         h = torch.ones(20000)
-        out = ConcreteDropout([0.25], learnable=False)(h, 0, stream())
+        out = dropout_of(0.25, learnable=False)(h, 0, stream())
         assert out.unique().tolist() == pytest.approx([0, 1 / 0.75])
         assert out.mean().item() == pytest.approx(1, abs=4 * (0.25 / 0.75 / 20000) ** 0.5)
 
     def test_a_rate_near_zero_is_nearly_the_identity_and_zero_is_it(self):
         h = torch.rand(1000, generator=stream(1))
-        nearly = ConcreteDropout([1e-6], learnable=True)(h, 0, stream())
+        nearly = dropout_of(1e-6, learnable=True)(h, 0, stream())
         torch.testing.assert_close(nearly, h, rtol=0, atol=1e-5)
-        fixed = ConcreteDropout([0.0, 0.0], learnable=False)
+        fixed = dropout_of(0.0, 0.0, learnable=False)
         assert fixed.is_identity
         assert fixed(h, 1, stream()) is h
 
@@ -85,8 +96,9 @@ class TestConcreteDropout:
             )
 
     def test_dropping_everything_is_refused(self):
-        with pytest.raises(ConfigError, match="below 1"):
-            DropoutConfig(rate=1.0).part(Shapes(num_slots=1), name="dropout", learnable=False)
+        for rate in (1.0, (0.5, 1.0)):
+            with pytest.raises(ConfigError, match="less than 1"):
+                parse(DropoutConfig, {"rate": rate})
 
 
 class TestInputMask:
@@ -119,7 +131,7 @@ class TestInputMask:
     def test_a_fixed_mask_of_zeros_and_ones_is_the_same_in_training(self):
         mask = MaskConfig(keep=(1.0, 0.0)).part(Shapes((2,)), name="mask", learnable=False)
         x = torch.tensor([[2.0, 3.0]])
-        assert not mask.is_random
+        assert not mask.draws(training=True)
         for training in (True, False):
             assert mask(x, stream(), training=training).tolist() == [[2, 0]]
 
@@ -156,7 +168,7 @@ def test_outside_a_drawing_block_a_slot_passes_on_what_came_in():
 
 
 def test_inside_each_slot_drops_by_its_own_rate_from_the_given_generator():
-    net, dropout, x = small_net(), ConcreteDropout([0.2, 0.6], learnable=True), torch.ones(5, 4)
+    net, dropout, x = small_net(), dropout_of(0.2, 0.6, learnable=True), torch.ones(5, 4)
     with dropping(dropout, stream()) as seen:
         found = net(x)
     draws = stream()
@@ -168,7 +180,7 @@ def test_inside_each_slot_drops_by_its_own_rate_from_the_given_generator():
 
 
 def test_rates_are_no_parameters_of_the_net_but_get_its_gradient():
-    net, dropout = small_net(), ConcreteDropout([0.2, 0.6], learnable=True)
+    net, dropout = small_net(), dropout_of(0.2, 0.6, learnable=True)
     assert len(list(net.parameters())) == 4
     with dropping(dropout, stream()):
         net(torch.ones(5, 4)).square().sum().backward()
@@ -176,7 +188,7 @@ def test_rates_are_no_parameters_of_the_net_but_get_its_gradient():
 
 
 def test_copies_and_functional_calls_hear_the_same_block():
-    net, dropout, x = small_net(), ConcreteDropout([0.2, 0.6], learnable=True), torch.ones(5, 4)
+    net, dropout, x = small_net(), dropout_of(0.2, 0.6, learnable=True), torch.ones(5, 4)
     with dropping(dropout, stream()):
         wanted = net(x)
     with dropping(dropout, stream()):
@@ -188,7 +200,7 @@ def test_copies_and_functional_calls_hear_the_same_block():
 def test_the_block_ends_also_after_an_error():
     slot = DropoutSlot(0, 0.0)
     try:
-        with dropping(ConcreteDropout([0.5], learnable=False), stream()):
+        with dropping(dropout_of(0.5, learnable=False), stream()):
             raise KeyError
     except KeyError:
         pass

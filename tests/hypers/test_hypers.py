@@ -13,8 +13,8 @@ from torch.nn import functional
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.hypers import HypersConfig
-from tuneparts.hypers.concrete import DropoutSlot
 from tuneparts.hypers.hypers import Hypers, average
+from tuneparts.hypers.parts import DropoutSlot
 
 EVERYTHING = HypersConfig(
     affine={"rotation": 0.4},

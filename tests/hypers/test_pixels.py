@@ -4,9 +4,9 @@ import pytest
 import scipy.stats
 import torch
 
-from tuneparts.hypers import FixedConfig, InputNoise, Shapes
+from tuneparts.hypers import ColourConfig, FixedConfig, InputNoise, Shapes
+from tuneparts.hypers.affine import cutout, random_crop, random_flip, random_resized_crop
 from tuneparts.hypers.parts import Part
-from tuneparts.hypers.pixels import Colour, cutout, random_crop, random_flip, random_resized_crop
 
 
 def stream(seed: int = 0) -> torch.Generator:
@@ -17,6 +17,11 @@ def noise(std: float, *, learnable: bool) -> Part:
     return InputNoise(std=std).part(Shapes(), name="noise", learnable=learnable)
 
 
+def colour(brightness: float, contrast: float) -> Part:
+    hyper = ColourConfig(brightness=brightness, contrast=contrast)
+    return hyper.part(Shapes((2, 4, 4)), name="colour", learnable=False)
+
+
 def test_noise_has_its_standard_deviation():
     noisy = noise(0.3, learnable=True)(torch.zeros(4000), stream()).detach()
     assert scipy.stats.kstest(noisy.numpy() / 0.3, "norm").pvalue > 0.01
@@ -24,7 +29,7 @@ def test_noise_has_its_standard_deviation():
 
 def test_colour_changes_each_image_by_its_own_draw():
     images = torch.rand(3, 2, 4, 4, generator=stream(1), dtype=torch.float64)
-    found = Colour(0.3, 0.6, learnable=False).double()(images, stream())
+    found = colour(0.3, 0.6).double()(images, stream())
     draws = torch.empty(3, 2, dtype=torch.float64).uniform_(-1, 1, generator=stream())
     for image, (u_b, u_c), out in zip(images, draws.tolist(), found, strict=True):
         mean = image.mean()
@@ -34,10 +39,10 @@ def test_colour_changes_each_image_by_its_own_draw():
 
 def test_brightness_moves_the_mean_and_contrast_does_not():
     images = torch.rand(500, 1, 3, 3, generator=stream(1))
-    brighter = Colour(0.5, 0.0, learnable=False)(images, stream())
+    brighter = colour(0.5, 0.0)(images, stream())
     shift = (brighter - images).mean(dim=(1, 2, 3))
     assert scipy.stats.kstest(shift.numpy(), scipy.stats.uniform(-0.5, 1.0).cdf).pvalue > 0.01
-    sharper = Colour(0.0, 0.5, learnable=False)(images, stream())
+    sharper = colour(0.0, 0.5)(images, stream())
     torch.testing.assert_close(sharper.mean(dim=(1, 2, 3)), images.mean(dim=(1, 2, 3)))
     ratio = (sharper.std(dim=(1, 2, 3)) / images.std(dim=(1, 2, 3))).log()
     assert 0.4 < ratio.abs().max() <= 0.5 + 1e-5

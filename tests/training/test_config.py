@@ -83,5 +83,5 @@ def test_a_cosine_may_end_before_the_budget_does():
     whole = OptimiserConfig(lr=0.1, schedule="cosine", final_lr=0.001)
     assert config.lr_at(0.3) == pytest.approx(whole.lr_at(0.4))
     assert config.lr_at(0.75) == config.lr_at(0.9) == config.lr_at(1.0) == pytest.approx(0.001)
-    with pytest.raises(ConfigError, match=r"`warmup` is 0\.5 and `annealed_over` 0\.5"):
+    with pytest.raises(ConfigError, match=r"`annealed_over` = 0\.5: must exceed `warmup` = 0\.5"):
         parse(OptimiserConfig, {"warmup": 0.5, "annealed_over": 0.5})

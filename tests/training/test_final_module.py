@@ -14,10 +14,8 @@ from tuneparts.data.task import Task
 from tuneparts.methods import catalog
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
-from tuneparts.training.loop import FinalModule, LoopLearner
+from tuneparts.training.loop import FinalModule, LoopLearner, SupervisedLearner, outputs_of
 from tuneparts.training.members import MembersLearner
-from tuneparts.training.scores import outputs_of
-from tuneparts.training.supervised import SupervisedLearner
 
 BATCH_NORM = {"name": "wide_resnet", "depth": 10, "width": 0.25}
 GROUP_NORM = {"name": "resnet9", "width": 4}
@@ -61,7 +59,7 @@ def scored_logits(learner: Any) -> Tensor:
     if isinstance(learner, MembersLearner):
         learner.model.eval()
         with learner.model.prepared():
-            return learner.combined(learner._logits(learner._test)[0])
+            return learner.combined(outputs_of(learner.model, learner._test)[0])
     assert isinstance(learner, SupervisedLearner)
     learner.net.eval()
     generator = learner.generator("evaluate test")

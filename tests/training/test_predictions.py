@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from tuneparts.data.target import Classes
-from tuneparts.training.predictions import (
+from tuneparts.training.members import (
     accuracies_between,
     differences,
     operating_points,
@@ -29,7 +29,7 @@ def test_costs_add_up_and_the_full_set_is_the_ensemble() -> None:
     logits, labels = torch.randn(3, 20, 4, generator=generator), torch.arange(20) % 4
     points = operating_points(logits, labels, [10, 1, 100])
     assert [point.flops for point in points] == [1, 10, 11, 100, 101, 110, 111]
-    assert points[2].name == "0_1"
+    assert "anytime/val_nll.0_1" in points[2].metrics("val")
     whole = Classes().scores(Classes().combined(logits), labels)
     assert (points[-1].accuracy, points[-1].nll) == (whole["accuracy"], whole["nll"])
     alone = Classes().scores(logits[1], labels)

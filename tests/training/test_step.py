@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tuneparts.data.target import Classes
+from tuneparts.hypers import HypersConfig
 from tuneparts.hypers.hypers import Hypers
 from tuneparts.training.step import gradient_step, gradients, loss_on, recalibrate
 
@@ -18,13 +19,17 @@ def net_and_batch() -> tuple[nn.Linear, tuple[Tensor, Tensor]]:
     return net, (torch.randn(5, 3, generator=generator), torch.tensor([0, 1, 1, 0, 1]))
 
 
+def plain(net: nn.Module) -> Hypers:
+    return HypersConfig().build(learnable=False, net=net, in_shape=(3,))
+
+
 def test_a_step_is_zero_grad_backward_and_step() -> None:
     net, (x, y_B) = net_and_batch()
     other, _ = net_and_batch()
     mine, theirs = (torch.optim.SGD(n.parameters(), lr=0.3, momentum=0.9) for n in (net, other))
     for _ in range(3):
         found = loss_on(
-            (x, y_B), net=net, hypers=Hypers(), target=Classes(), generator=torch.Generator()
+            (x, y_B), net=net, hypers=plain(net), target=Classes(), generator=torch.Generator()
         )
         gradient_step(found, mine)
         theirs.zero_grad()
@@ -62,7 +67,7 @@ def test_examples_are_averaged_summed_or_kept_apart() -> None:
         loss_on(
             batch,
             net=net,
-            hypers=Hypers(),
+            hypers=plain(net),
             target=Classes(),
             generator=torch.Generator(),
             reduction=reduction,

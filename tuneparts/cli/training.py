@@ -190,7 +190,7 @@ def compress(
 
 def _of_run(name: str, arm: str | None, own: dict[str, Any]) -> "tuple[nn.Module, Task, str]":
     """The net of a run's best trial, with a line on which it is; `own` gets its batch size."""
-    from tuneparts.training.supervised import SupervisedLearner
+    from tuneparts.training.loop import SupervisedLearner
 
     results = tuneparts.load(name)
     trial = results.selected_trial(results.best_arm() if arm is None else arm)

@@ -1,16 +1,17 @@
-"""Learnable affine motions of images, in three parametrisations with one interface.
+"""Learnable affine motions of images, in three parametrisations; fixed crops, flip and cutout.
 
-Matrices are exponentials of planar affine generators, without a matrix exponential: every power
-series of a 2x2 matrix L = m I + D with trace-free D is a combination a I + b D, because D D = q I.
-The series therefore runs on two numbers per matrix, and for 2000 matrices forward and backward
-take about a fifth of the time of `torch.matrix_exp`.
+Every image of a batch has a draw of its own. Matrices are exponentials of planar affine generators,
+without a matrix exponential: every power series of a 2x2 matrix L = m I + D with trace-free D is a
+combination a I + b D, because D D = q I. The series runs on two numbers per matrix, and for 2000
+matrices forward and backward take about a fifth of the time of `torch.matrix_exp`.
 
 Legend: B images, S samples of each, N = B * S, C channels, H height, W width, P = H * W.
 """
 
 import functools
 import math
-from typing import TypeVar
+from collections.abc import Callable
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,153 +31,104 @@ NUM_SQUARINGS = 3
 Array = TypeVar("Array", Tensor, npt.NDArray[np.floating])
 
 
-# First two rows of the generators, in the order of `LilaConfig.NAMES`.
-_LILA = (
-    ((0, 0, 1), (0, 0, 0)),
-    ((0, 0, 0), (0, 0, 1)),
-    ((0, -1, 0), (1, 0, 0)),
-    ((1, 0, 0), (0, 0, 0)),
-    ((0, 0, 0), (0, 1, 0)),
-    ((0, 1, 0), (1, 0, 0)),
-)
-_ROTATION = LilaConfig.NAMES.index("rotation")
-_BENTON = (
-    ((0, 0, 0.1), (0, 0, 0)),
-    ((0, 0, 0), (0, 0, 0.1)),
-    ((0, -1, 0), (1, 0, 0)),
-    ((1, 0, 0), (0, 1, 0)),
-    ((1, 0, 0), (0, -1, 0)),
-    ((0, 1, 0), (1, 0, 0)),
-)
-# Largest motion per unit of width.
-_MAXIMUM_PER_WIDTH = (0.05, 0.05, 0.5, 0.5, 0.5, 0.5)
-
-
 class Affine(Part):
     """Random affine motions of images, with learnable or fixed ranges."""
 
     makes_copies = True
 
-    def __init__(self, *, learnable: bool, is_identity: bool) -> None:
-        super().__init__()
-        self.learnable = learnable
-        self.is_identity = is_identity
-
     def sample(self, num: int, generator: torch.Generator) -> Tensor:
-        """Draw independent random matrices.
+        """Draw independent random matrices A_N23, differentiable in the learnable ranges.
 
-        Returns:
-            A_N23 with N = `num`: an output position p in [-1, 1]^2 (corner pixels' centres at
-            the corners) reads the input at A (p, 1). Differentiable in the learnable ranges.
+        An output position p in [-1, 1]^2 (corner pixels' centres at the corners) reads the input at
+        A (p, 1).
         """
         raise NotImplementedError
 
     def draws(self, *, training: bool) -> bool:  # noqa: ARG002
         return not self.is_identity
 
-    def values(self) -> dict[str, float]:
-        """The ranges by metric name without `hyper/`, each as the largest motion."""
-        raise NotImplementedError
-
     def forward(self, x_BCHW: Tensor, num_samples: int, generator: torch.Generator) -> Tensor:
-        """Move each image `num_samples` times independently; zero outside the image.
+        """Move each image independently, sample s of image b at b * S + s; zero outside of it.
 
-        The identity copies instead of resampling, and so returns the very pixels. More than one
-        sample of it is a waste that only an explicit `num_samples` brings about.
-
-        Returns:
-            x_NCHW, sample s of image b at b * S + s.
+        The identity copies instead of resampling, and so returns the very pixels.
         """
         if self.is_identity:
             return x_BCHW if num_samples == 1 else x_BCHW.repeat_interleave(num_samples, dim=0)
         return resample(x_BCHW, self.sample(len(x_BCHW) * num_samples, generator))
 
 
-class Lila(Affine):
-    """A = exp(sum_k u_k eta_k G_k), u ~ U(-1, 1)^6, eta = softplus(raw) when learnable.
+class Exponential(Affine):
+    """A = exp(sum_k u_k eta_k G_k), u ~ U(-most, most)^6, eta = softplus(raw) when learnable."""
+
+    most: ClassVar[float]
+    held_in: ClassVar[str]
+    """Name of the vector eta in the state."""
+    generators_66: Tensor
+
+    def __init__(self, config: LilaConfig | BentonConfig, *, learnable: bool) -> None:
+        super().__init__()
+        self._names, rows = config.NAMES, np.reshape(list(config.GENERATORS.values()), (6, 6))
+        generators_66 = torch.tensor(rows, dtype=torch.get_default_dtype())
+        self.register_buffer("generators_66", generators_66, persistent=False)
+        self._units: list[float] = (self.most * rows.max(axis=1)).tolist()
+        """The largest motion per unit of eta."""
+        maxima = [getattr(config, name) for name in self._names]
+        eta = [one / unit for one, unit in zip(maxima, self._units, strict=True)]
+        parameter = ConstrainedParameter(eta, link=POSITIVE, learnable=learnable, names=self._names)
+        self.add_module(self.held_in, parameter)
+        self.is_identity = not learnable and not any(eta)
+
+    @property
+    def eta(self) -> ConstrainedParameter:
+        found = self.get_submodule(self.held_in)
+        assert isinstance(found, ConstrainedParameter)
+        return found
+
+    def ranges(self) -> Tensor:
+        """The vector eta (6,) as it acts; differentiable."""
+        return self.eta.tensor()
+
+    def sample(self, num: int, generator: torch.Generator) -> Tensor:
+        eta = self.ranges()
+        u_N6 = eta.new_empty(num, 6).uniform_(-self.most, self.most, generator=generator)
+        return exponential((u_N6 @ (eta[:, None] * self.generators_66)).view(num, 2, 3))
+
+    def values(self) -> dict[str, float]:
+        eta = self.ranges().tolist() if self.eta.learnable else self.eta.numbers()
+        each = zip(self._names, eta, self._units, strict=True)
+        return {name: one * unit for name, one, unit in each}
+
+
+class Lila(Exponential):
+    """The maxima are eta.
 
     Rotation is at most pi: beyond, the uniform angle would wrap and stop being uniform. A learnt
     one is reflected there, pi + d acting as pi - d. A cap would be a dead end: its gradient is
     exactly zero, so that no later step could take back one that went too far.
     """
 
-    generators_66: Tensor
+    most = 1.0
+    held_in = "maxima"
 
-    def __init__(self, maxima: dict[str, float], *, learnable: bool) -> None:
-        given = [
-            min(maxima[n], math.pi) if n == "rotation" else maxima[n] for n in LilaConfig.NAMES
-        ]
-        super().__init__(learnable=learnable, is_identity=not learnable and not any(given))
-        self.maxima = ConstrainedParameter(
-            given, link=POSITIVE, learnable=learnable, names=LilaConfig.NAMES
-        )
-        generators = torch.tensor(_LILA, dtype=torch.get_default_dtype()).view(6, 6)
-        self.register_buffer("generators_66", generators, persistent=False)
-
-    def sample(self, num: int, generator: torch.Generator) -> Tensor:
-        """Exponentials of the generators, each times its maximum and a draw from U(-1, 1)."""
-        return exponential(self.exponents(num, generator))
-
-    def exponents(self, num: int, generator: torch.Generator) -> Tensor:
-        """What `sample` takes the exponentials of (N, 2, 3)."""
-        eta = self.ranges()
-        u_N6 = eta.new_empty(num, 6).uniform_(-1, 1, generator=generator)
-        return (u_N6 @ (eta[:, None] * self.generators_66)).view(num, 2, 3)
+    def __init__(self, config: LilaConfig, *, learnable: bool) -> None:
+        capped = config.replaced({"rotation": min(config.rotation, math.pi)})
+        super().__init__(capped, learnable=learnable)
 
     def ranges(self) -> Tensor:
-        """The six maxima (6,) as they act, with rotation at most pi; differentiable."""
-        eta_6 = self.maxima.tensor()
-        if not self.learnable:
+        eta_6, place = self.eta.tensor(), LilaConfig.NAMES.index("rotation")
+        if not self.eta.learnable:
             return eta_6
-        turned = math.pi - (torch.remainder(eta_6[_ROTATION], 2 * math.pi) - math.pi).abs()
+        turned = math.pi - (torch.remainder(eta_6[place], 2 * math.pi) - math.pi).abs()
         is_beyond = torch.zeros_like(eta_6, dtype=torch.bool)
-        is_beyond[_ROTATION] = eta_6[_ROTATION].detach() > math.pi
+        is_beyond[place] = eta_6[place].detach() > math.pi
         return torch.where(is_beyond, turned, eta_6)
 
-    def values(self) -> dict[str, float]:
-        """The six maxima as they act; rotation at most pi."""
-        if not self.learnable:
-            return dict(zip(LilaConfig.NAMES, self.maxima.numbers(), strict=True))
-        with torch.no_grad():
-            return dict(zip(LilaConfig.NAMES, self.ranges().tolist(), strict=True))
 
+class Benton(Exponential):
+    """Widths are eta, twice the maxima; translations in tenths."""
 
-class Benton(Affine):
-    """A = exp(sum_k (u_k - 1/2) w_k g_k), u ~ U(0, 1)^6, w = softplus(raw) when learnable."""
-
-    generators_66: Tensor
-
-    def __init__(self, maxima: dict[str, float], *, learnable: bool) -> None:
-        widths = [
-            maxima[name] / unit
-            for name, unit in zip(BentonConfig.NAMES, _MAXIMUM_PER_WIDTH, strict=True)
-        ]
-        super().__init__(learnable=learnable, is_identity=not learnable and not any(widths))
-        self.widths = ConstrainedParameter(
-            widths, link=POSITIVE, learnable=learnable, names=BentonConfig.NAMES
-        )
-        generators = torch.tensor(_BENTON, dtype=torch.get_default_dtype()).view(6, 6)
-        self.register_buffer("generators_66", generators, persistent=False)
-
-    def sample(self, num: int, generator: torch.Generator) -> Tensor:
-        """Exponentials of the generators, each times its width and a draw from U(-1/2, 1/2)."""
-        return exponential(self.exponents(num, generator))
-
-    def exponents(self, num: int, generator: torch.Generator) -> Tensor:
-        """What `sample` takes the exponentials of (N, 2, 3)."""
-        widths = self.widths.tensor()
-        z_N6 = widths.new_empty(num, 6).uniform_(-0.5, 0.5, generator=generator)
-        return (z_N6 @ (widths[:, None] * self.generators_66)).view(num, 2, 3)
-
-    def values(self) -> dict[str, float]:
-        """The six largest motions: half the widths, translations times 0.1."""
-        numbers = self.widths.numbers()
-        return {
-            name: width * unit
-            for name, width, unit in zip(
-                BentonConfig.NAMES, numbers, _MAXIMUM_PER_WIDTH, strict=True
-            )
-        }
+    most = 0.5
+    held_in = "widths"
 
 
 class Schwoebel(Affine):
@@ -187,20 +139,17 @@ class Schwoebel(Affine):
     Every image and sample has a draw of its own. The ends are unconstrained and may cross.
     """
 
-    def __init__(
-        self, theta_min: tuple[float, ...], theta_max: tuple[float, ...], *, learnable: bool
-    ) -> None:
-        still = theta_min == theta_max == Theta().components()
-        super().__init__(learnable=learnable, is_identity=not learnable and still)
-        self.theta_min = ConstrainedParameter(
-            theta_min, link=REAL, learnable=learnable, names=SchwoebelConfig.NAMES
-        )
-        self.theta_max = ConstrainedParameter(
-            theta_max, link=REAL, learnable=learnable, names=SchwoebelConfig.NAMES
+    def __init__(self, config: SchwoebelConfig, *, learnable: bool) -> None:
+        super().__init__()
+        self.is_identity = not learnable and config.theta_min == config.theta_max == Theta()
+        self.theta_min, self.theta_max = (
+            ConstrainedParameter(
+                list(end.model_dump().values()), link=REAL, learnable=learnable, names=config.NAMES
+            )
+            for end in (config.theta_min, config.theta_max)
         )
 
     def sample(self, num: int, generator: torch.Generator) -> Tensor:
-        """Matrices of components drawn uniformly between their two ends."""
         low, high = self.theta_min.tensor(), self.theta_max.tensor()
         eps_N7 = low.new_empty(num, 7).uniform_(0, 1, generator=generator)
         angle, scale_x, scale_y, shear_x, shear_y, move_x, move_y = torch.lerp(
@@ -218,28 +167,18 @@ class Schwoebel(Affine):
         return torch.stack([a11, a12, offset_x, a21, a22, offset_y], dim=1).view(num, 2, 3)
 
     def values(self) -> dict[str, float]:
-        """Both ends of each component as `theta_min.rotation`, `theta_max.rotation`, ..."""
-        ends = {"theta_min": self.theta_min.numbers(), "theta_max": self.theta_max.numbers()}
-        return {
-            f"{end}.{name}": number
-            for end, numbers in ends.items()
-            for name, number in zip(SchwoebelConfig.NAMES, numbers, strict=True)
-        }
+        numbers = (*self.theta_min.numbers(), *self.theta_max.numbers())
+        return dict(zip(SchwoebelConfig.known(""), numbers, strict=True))
+
+
+PARTS: dict[str, Callable[..., Affine]] = {"lila": Lila, "benton": Benton, "schwoebel": Schwoebel}
 
 
 def resample(x_BCHW: Tensor, A_N23: Tensor) -> Tensor:
-    """Read each image at A (x, y, 1) for every output position (x, y) in [-1, 1]^2.
+    """Read each image at A (x, y, 1) for every output position (x, y) in [-1, 1]^2, as x_NCHW.
 
-    The corners of the square are the centres of the corner pixels (`align_corners=True`).
-    Samples of one image are stacked along the height of one long grid, so that the images are
-    never repeated.
-
-    Args:
-        x_BCHW: images.
-        A_N23: one matrix per sample, those of image b at b * S ... b * S + S - 1.
-
-    Returns:
-        x_NCHW in the order of the matrices.
+    The matrices of image b are those at b * S ... b * S + S - 1. Samples of one image are stacked
+    along the height of one long grid, so that the images are never repeated.
     """
     B, C, H, W = x_BCHW.shape
     N = len(A_N23)
@@ -256,32 +195,21 @@ def resample(x_BCHW: Tensor, A_N23: Tensor) -> Tensor:
 @functools.lru_cache(maxsize=16)
 def _basis(height: int, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The (6, P * 2) matrix that takes a flattened 2x3 matrix to its sampling grid."""
-    ys, xs = (_positions(size, dtype, device) for size in (height, width))
-    point_3HW = torch.stack(
-        [
-            xs.expand(height, width),
-            ys[:, None].expand(height, width),
-            torch.ones(height, width, dtype=dtype, device=device),
-        ]
+    # The middle for a single pixel, which has no two corners to align.
+    ys, xs = (
+        torch.linspace(0 if size == 1 else -1, 1, size, dtype=dtype, device=device)
+        for size in (height, width)
     )
+    ones = torch.ones(height, width, dtype=dtype, device=device)
+    point_3HW = torch.stack([xs * ones, ys[:, None] * ones, ones])
     basis = torch.zeros(2, 3, height, width, 2, dtype=dtype, device=device)
     basis[0, ..., 0] = point_3HW
     basis[1, ..., 1] = point_3HW
     return basis.view(6, -1)
 
 
-def _positions(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    if size == 1:  # the middle: a single pixel has no two corners to align
-        return torch.zeros(1, dtype=dtype, device=device)
-    return torch.linspace(-1, 1, size, dtype=dtype, device=device)
-
-
 def exponential(generator_N23: Tensor) -> Tensor:
-    """First two rows of exp([[L, t], [0, 0]]).
-
-    Returns:
-        A_N23 = [exp(L), phi(L) t] with phi(z) = (exp(z) - 1) / z.
-    """
+    """First two rows of exp([[L, t], [0, 0]]): [exp(L), phi(L) t], phi(z) = (exp(z) - 1) / z."""
     num_terms = NUM_TERMS.get(generator_N23.dtype, max(NUM_TERMS.values()))
     rows_N6 = generator_N23.flatten(1)
     if rows_N6.device.type == "cpu" and not rows_N6.requires_grad:
@@ -322,3 +250,68 @@ def _columns(
         c - e * half,
         a * t2 + b * (l21 * t1 - half * t2),
     ]
+
+
+def random_resized_crop(x_BCHW: Tensor, least: float, generator: torch.Generator) -> Tensor:
+    """Crop each image to a rectangle of random area, shape and place, scaled to the old size.
+
+    The area is uniform between `least` and all of the image's, the logarithm of width by height
+    between those of 3/4 and 4/3; what would not fit the image is cut to its side. Bilinear.
+    """
+    B, _, H, W = x_BCHW.shape
+    draws = torch.rand((4, B, 1), generator=generator, device=x_BCHW.device)
+    area = (least + (1 - least) * draws[0]) * H * W
+    ratio = torch.exp((2 * draws[1] - 1) * math.log(4 / 3))
+    height, width = (area / ratio).sqrt().clamp(max=H), (area * ratio).sqrt().clamp(max=W)
+
+    def places(size: int, length_B1: Tensor, draw_B1: Tensor) -> Tensor:
+        """Where the pixels of a side are read, (B, size), in units of `grid_sample`."""
+        centres = (torch.arange(size, device=x_BCHW.device) + 0.5) / size
+        return (draw_B1 * (size - length_B1) + centres * length_B1) * (2 / size) - 1
+
+    rows, columns = places(H, height, draws[2]), places(W, width, draws[3])
+    grid = torch.stack(
+        [columns[:, None, :].expand(B, H, W), rows[:, :, None].expand(B, H, W)], dim=-1
+    )
+    return functional.grid_sample(
+        x_BCHW, grid.to(x_BCHW.dtype), mode="bilinear", padding_mode="border", align_corners=False
+    )
+
+
+def random_crop(x_BCHW: Tensor, padding: int, generator: torch.Generator) -> Tensor:
+    """Shift each image by up to `padding` pixels along each axis, zeros moving in."""
+    B, _, H, W = x_BCHW.shape
+    padded = functional.pad(x_BCHW, [padding] * 4)
+    windows = padded.unfold(2, H, 1).unfold(3, W, 1)
+    top, left = _integers(2 * padding + 1, (2, B), generator, like=x_BCHW)
+    return windows[torch.arange(B, device=x_BCHW.device), :, top, left]
+
+
+def random_flip(x_BCHW: Tensor, generator: torch.Generator) -> Tensor:
+    """Mirror each image left and right with probability one half."""
+    is_flipped = _integers(2, (len(x_BCHW), 1, 1, 1), generator, like=x_BCHW) == 1
+    return torch.where(is_flipped, x_BCHW.flip(3), x_BCHW)
+
+
+def cutout(x_BCHW: Tensor, side: int, generator: torch.Generator) -> Tensor:
+    """Zero a square around a random pixel of each image (DeVries and Taylor 2017).
+
+    The pixel is anywhere in the image, so that squares may be cut off at the border.
+    """
+    B, _, H, W = x_BCHW.shape
+    in_rows, in_columns = (
+        _is_within(size, _integers(size, (B,), generator, like=x_BCHW), side) for size in (H, W)
+    )
+    return x_BCHW.masked_fill((in_rows[:, :, None] & in_columns[:, None, :])[:, None], 0)
+
+
+def _is_within(size: int, centre_B: Tensor, side: int) -> Tensor:
+    """Whether each of `size` positions lies in [centre - side // 2, ... + side), (B, size)."""
+    offset = torch.arange(size, device=centre_B.device) - centre_B[:, None] + side // 2
+    return (offset >= 0) & (offset < side)
+
+
+def _integers(
+    high: int, shape: tuple[int, ...], generator: torch.Generator, *, like: Tensor
+) -> Tensor:
+    return torch.randint(high, shape, generator=generator, device=like.device)

@@ -7,17 +7,15 @@ calling it learnt would be a mistake: it is refused here, with the reason.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
     ConfigDict,
-    Discriminator,
     Field,
     PlainSerializer,
     SerializerFunctionWrapHandler,
-    Tag,
     field_validator,
     model_serializer,
     model_validator,
@@ -26,7 +24,7 @@ from pydantic import (
 from tuneparts.core import schema
 from tuneparts.core.config import Config, parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.hypers.hyper import Hyper, Place, Shapes
+from tuneparts.hypers.hyper import Hyper, Place
 from tuneparts.hypers.kinds import (
     BUILT_IN,
     KINDS,
@@ -50,43 +48,30 @@ Averaging = Literal["logits", "prob"]
 HyperGradient = Literal["none", "fixed weights", "through a step"]
 """What moves the hypers of a method: nothing, the partial gradient of a loss at fixed weights, or
 the gradient of held-out data also through the last step of the weights."""
-_UPDATES = "it shapes the updates of the weights"
-_BATCHES = "it chooses the data of an update"
 _LOSS = "it changes the training loss only"
-_STRUCTURE = "it is a discrete choice made before training"
 OUTSIDE_LIKELIHOOD = {
-    "weight_decay": _UPDATES,
-    "learning_rate": _UPDATES,
-    "lr": _UPDATES,
-    "momentum": _UPDATES,
-    "optimiser": _UPDATES,
-    "schedule": _UPDATES,
-    "batch_size": _BATCHES,
-    "passes": _BATCHES,
+    **dict.fromkeys(
+        ("weight_decay", "learning_rate", "lr", "momentum", "optimiser", "schedule"),
+        "it shapes the updates of the weights",
+    ),
+    **dict.fromkeys(("batch_size", "passes"), "it chooses the data of an update"),
+    **dict.fromkeys(
+        ("width", "depth", "num_chunks"), "it is a discrete choice made before training"
+    ),
     "label_smoothing": _LOSS,
-    "width": _STRUCTURE,
-    "depth": _STRUCTURE,
-    "num_chunks": _STRUCTURE,
 }
 """Names of hyperparameters that do not enter the likelihood, and why."""
 
 
-def _kind(given: Any) -> Any:
-    """The parametrisation of an affine config; one that is not named is `lila`."""
-    if isinstance(given, Mapping):
-        return given.get("kind", "lila")
-    return getattr(given, "kind", None)
+def _named(given: Any) -> Any:
+    """An affine config whose parametrisation is not named is of `lila`."""
+    return {"kind": "lila", **given} if isinstance(given, Mapping) else given
 
 
 AffineKind = Annotated[
-    Annotated[LilaConfig, Tag("lila")]
-    | Annotated[BentonConfig, Tag("benton")]
-    | Annotated[SchwoebelConfig, Tag("schwoebel")],
-    Discriminator(
-        _kind,
-        custom_error_type="affine_kind",
-        custom_error_message="`kind` must be `lila`, `benton` or `schwoebel`",
-    ),
+    LilaConfig | BentonConfig | SchwoebelConfig,
+    Field(discriminator="kind"),
+    BeforeValidator(_named),
 ]
 
 
@@ -112,10 +97,7 @@ Tempering = Annotated[
 def check_images(name: str, hyper: Hyper, in_shape: tuple[int, ...]) -> None:
     """Refuse a hyper that acts on images where inputs are vectors."""
     if hyper.needs_images and len(in_shape) != 3:
-        raise ConfigError(
-            f"`{name}` acts on images (C, H, W), but inputs have shape {in_shape}. "
-            f"Remove `{name}`; vectors can have mask, noise, dropout and temperature."
-        )
+        raise ConfigError(f"`{name}` acts on images (C, H, W), but inputs have shape {in_shape}.")
 
 
 class HypersConfig(Config):
@@ -164,24 +146,21 @@ class HypersConfig(Config):
             if key in cls.model_fields or isinstance(value, Hyper):
                 found[key] = value
             elif isinstance(value, Mapping) and "kind" in value:
-                fields = {field: one for field, one in value.items() if field != "kind"}
                 made = KINDS.find(value["kind"], Hyper)
                 # A field of its own may be called `kind` as well.
-                found[key] = parse(made, value if "kind" in made.model_fields else fields)
+                gone = {"kind"} - made.model_fields.keys()
+                found[key] = parse(made, {f: one for f, one in value.items() if f not in gone})
             elif isinstance(value, type) and issubclass(value, Hyper):
                 raise ConfigError(
-                    f"a hyper is given with its values, but `{key}` is the class "
-                    f"{value.__name__}. Write `{key}={value.__name__}(...)`."
+                    f"`{key}` is the class {value.__name__}: write `{key}={value.__name__}(...)`."
                 )
             elif value is not None:
-                _refuse_outside_likelihood([str(key)])
+                _refuse_outside_likelihood(str(key))
                 try:
                     super()._refuse_unknown_keys({key: value})  # type: ignore[operator]
                 except ValueError as error:
-                    raise ValueError(
-                        f"{error} A hyper of your own is an object of its class, and in JSON its "
-                        "fields with a `kind`."
-                    ) from None
+                    hint = "A hyper of your own is an object, and in JSON its fields with a `kind`."
+                    raise ValueError(f"{error} {hint}") from None
         return found
 
     @model_serializer(mode="wrap")
@@ -202,24 +181,19 @@ class HypersConfig(Config):
     def _check_names(self) -> "HypersConfig":
         for name in self.frozen:
             if name not in self.parts:
-                raise ConfigError(
-                    f"`frozen` names `{name}`, but the hypers here are "
-                    f"{', '.join(self.parts) or 'none'}. Give `{name}` its values, or leave it out."
-                )
+                here = ", ".join(self.parts) or "none"
+                raise ConfigError(f"`frozen` names `{name}`, but the hypers here are {here}.")
         for name, hyper in self.own.items():
             if hasattr(HypersConfig, name) or not re.fullmatch("[a-z][a-z0-9_]*", name):
                 raise ConfigError(
-                    "a hyper's name is a lower-case word that nothing else here has, but got "
-                    f"`{name}` for {type(hyper).__name__}. Choose another name."
+                    f"got `{name}` for {type(hyper).__name__}: a hyper's name is a lower-case word "
+                    "that nothing else here has."
                 )
             KINDS.name_of(type(hyper))  # refuses a class that no worker could import
         for metric, count in Counter(self.metrics()).items():
             is_built_in = metric.name in schema.BUILT_IN
             if count > 1 or (is_built_in and schema.lookup(metric.name) != metric):
-                raise ConfigError(
-                    f"every value that is reported has a name of its own, but `{metric.name}` is "
-                    "taken. Rename the hyper, or its field."
-                )
+                raise ConfigError(f"`{metric.name}` is taken: rename the hyper, or its field.")
         return self
 
     @property
@@ -242,16 +216,30 @@ class HypersConfig(Config):
         return tuple(m for name, hyper in self.parts.items() for m in hyper.metrics(name))
 
     def at(self, found: Mapping[str, float]) -> "HypersConfig":
-        """The same config at values found elsewhere.
+        """The same config at values found elsewhere, by metric name without `hyper/`.
 
-        Args:
-            found: values by metric name without `hyper/`. Fields here that are None are made, with
-                every value that was not found at no effect.
+        Fields here that are None are made, with every value that was not found at no effect. Every
+        name must find its place: a value that was dropped in silence would let a retrained net
+        differ from what was found.
         """
-        makes = {name: BUILT_IN[name] for name in FIELDS}
-        if "weight_prior" not in self.own:  # learnt by `laplace` without being in its config
-            makes["weight_prior"] = BUILT_IN["weight_prior"]
-        return self._with(_placed(self.parts, found, makes))
+        # `laplace` learns a prior of the weights without having it in its config.
+        made = (*FIELDS, "weight_prior")
+        classes: dict[str, tuple[type[Hyper], ...]] = {
+            **{name: (type(hyper),) for name, hyper in self.parts.items()},
+            **{name: BUILT_IN[name] for name in made if name not in self.own},
+        }
+        changed, rest = {}, dict(found)
+        for name, kinds in classes.items():
+            values = {m: rest.pop(m) for m in found if any(cls.owns(m, name) for cls in kinds)}
+            if values:
+                # The first class that owns all the values; else the one that misses fewest.
+                best = min(kinds, key=lambda cls: sum(not cls.owns(m, name) for m in values))
+                changed[name] = (self.parts.get(name) or best.identity()).at(values, name=name)
+        for metric in rest:
+            _refuse_outside_likelihood(metric)
+            known = {one for n, kinds in classes.items() for cls in kinds for one in cls.known(n)}
+            raise UnknownNameError("hyper", metric, known)
+        return self._with(changed)
 
     def joined(self, other: "HypersConfig") -> "HypersConfig":
         """The same config with the hypers of one's own that only another has."""
@@ -259,12 +247,9 @@ class HypersConfig(Config):
 
     def augmentation(self) -> "HypersConfig":
         """The hypers that change how an example looks, and nothing else."""
-        gone = {
-            name: None
-            for name, hyper in self.parts.items()
-            if hyper.place() != "inputs" or not hyper.is_augmentation
-        }
-        return self._with({**gone, "frozen": ()})
+        inputs = self.acting_on("inputs")
+        gone = [n for n, one in self.parts.items() if n not in inputs or not one.is_augmentation]
+        return self._with({**dict.fromkeys(gone), "frozen": ()})
 
     def is_augmentation(self, metric: str) -> bool:
         """Whether a reported value, by its name without `hyper/`, changes how an example looks."""
@@ -278,19 +263,16 @@ class HypersConfig(Config):
     def _with(self, changes: Mapping[str, Any]) -> "HypersConfig":
         return parse(HypersConfig, {**self.model_dump(), **changes})
 
-    def check_gradient(self, gradient: HyperGradient) -> None:
-        """Refuse hypers that are to be learnt, not frozen, and that this gradient cannot reach."""
+    def check_likelihood(self) -> None:
+        """Refuse hypers that are not frozen and that a gradient at fixed weights cannot reach."""
         for name, hyper in self.parts.items():
-            is_reached = gradient != "fixed weights" or hyper.enters_likelihood()
-            if name in self.frozen or is_reached:
-                continue
-            why = "it penalises the weights" if hyper.place() == "weights" else _LOSS
-            raise ConfigError(
-                f"`{name}` cannot be learnt here: {why} and does not enter log p(y | x, w, psi), "
-                "so that its partial gradient at fixed weights is exactly zero. Hold it by "
-                f"`frozen=('{name}',)`, search over it with the method `standard`, or learn it "
-                "with `validation` and its `through_step`."
-            )
+            if name not in self.frozen and not hyper.enters_likelihood():
+                why = "it penalises the weights" if hyper.place() == "weights" else _LOSS
+                raise ConfigError(
+                    f"`{name}` cannot be learnt here: {why} and does not enter log p(y | x, w, "
+                    "psi), so that its partial gradient at fixed weights is exactly zero. Hold it "
+                    f"by `frozen=('{name}',)`, or use `validation` with `through_step`."
+                )
 
     def build(
         self,
@@ -299,111 +281,32 @@ class HypersConfig(Config):
         net: "nn.Module",
         in_shape: tuple[int, ...],
         num_outputs: int | None = None,
-        through_step: bool = False,
     ) -> "Hypers":
-        """The hypers at these values, with the net's dropout layers attached in place.
-
-        Args:
-            learnable: whether the hypers that are not frozen become parameters.
-            net: the net they will predict with.
-            in_shape: shape of one input, (C, H, W) or (D,).
-            num_outputs: outputs of the net, for hypers with a number for each.
-            through_step: whether hypers are learnt by a gradient through weight steps, which
-                reaches also those outside the likelihood.
-        """
-        from torch import nn
-
-        from tuneparts.hypers.concrete import ConcreteDropout
+        """The hypers at these values, parameters if learnable; dropout layers become slots."""
         from tuneparts.hypers.hypers import Hypers
-        from tuneparts.models import surgery
 
-        if learnable:
-            self.check_gradient("through a step" if through_step else "fixed weights")
-        layers = surgery.find(net, nn.Dropout).values()
-        shapes = Shapes(tuple(in_shape), len(layers), num_outputs, len(list(net.parameters())))
-        parts = {}
-        for name, hyper in self.parts.items():
-            check_images(name, hyper, in_shape)
-            learns = learnable and name not in self.frozen
-            parts[name] = hyper.place(), hyper.part(shapes, name=name, learnable=learns)
-        # A dropout layer of the net would draw from the global generator; driven by the
-        # hypers at its own rate it draws from the stream of the call.
-        rates = [layer.p for layer in layers]
-        if self.dropout is None and any(rates):
-            parts["dropout"] = "activations", ConcreteDropout(rates, learnable=False)
-        hypers = Hypers(
-            parts,
-            held_out_of=[n for n, hyper in self.parts.items() if not hyper.enters_likelihood()],
-            num_slots=len(layers),
-            samples=self.samples,
-            eval_samples=self.eval_samples or self.samples,
-            averaging=self.averaging,
+        return Hypers(
+            self, learnable=learnable, net=net, in_shape=in_shape, num_outputs=num_outputs
         )
-        hypers.attach(net)
-        return hypers
 
 
 FIELDS = tuple(name for name in BUILT_IN if name in HypersConfig.model_fields)
 """Names of the hypers that are fields of `HypersConfig`, in the order in which they act."""
 
 
-def _refuse_outside_likelihood(names: Iterable[str]) -> None:
-    for name in names:
-        if name in OUTSIDE_LIKELIHOOD:
-            raise ConfigError(
-                f"`{name}` cannot be learnt as a hyper: {OUTSIDE_LIKELIHOOD[name]} and does not "
-                "enter log p(y | x, w, psi), so that its partial gradient at fixed weights is "
-                "exactly zero. Set it in the config of the method, and compare its values by L_ML "
-                "or by a search over runs."
-            )
-
-
-def _placed(
-    parts: Mapping[str, Hyper],
-    found: Mapping[str, float],
-    makes: Mapping[str, Sequence[type[Hyper]]],
-) -> dict[str, Hyper]:
-    """The hypers that reported values belong to, at these values.
-
-    Every name must find its place: a value that was dropped in silence would let a retrained net
-    differ from what was found.
-
-    Args:
-        parts: the hypers that are there, by name.
-        found: values by metric name without `hyper/`.
-        makes: classes of which a hyper of a name can be made where there is none, with every value
-            that was not found at no effect.
-    """
-    changed = {}
-    rest = dict(found)
-    for name in {**parts, **makes}:
-        given = parts.get(name)
-        classes = makes.get(name, [type(hyper) for hyper in [given] if hyper is not None])
-        values = {m: rest.pop(m) for m in found if any(cls.owns(m, name) for cls in classes)}
-        if values and given is None:
-            # The first class that owns all the values; else the one that misses fewest.
-            best = min(classes, key=lambda cls: sum(not cls.owns(m, name) for m in values))
-            given = best.identity()
-        if values and given is not None:
-            changed[name] = given.at(values, name=name)
-    _refuse_outside_likelihood(rest)
-    for metric in rest:
-        known = [one for name, kinds in makes.items() for cls in kinds for one in cls.known(name)]
-        known += [one for name, hyper in parts.items() for one in hyper.known(name)]
-        raise UnknownNameError("hyper", metric, set(known))
-    return changed
+def _refuse_outside_likelihood(name: str) -> None:
+    if name in OUTSIDE_LIKELIHOOD:
+        raise ConfigError(
+            f"`{name}` cannot be learnt as a hyper: {OUTSIDE_LIKELIHOOD[name]} and does not enter "
+            "log p(y | x, w, psi), so that its partial gradient at fixed weights is exactly zero. "
+            "Set it in the config of the method, or search over it."
+        )
 
 
 class FixedConfig(Config):
     """The usual augmentation of CIFAR and ImageNet training, each step off unless asked for.
 
     Calling it applies the crops, flip and cutout in this order. Nothing of it is learnt.
-
-    Example:
-        >>> import torch
-        >>> augment = FixedConfig(crop_padding=4, flip=True)
-        >>> augment(torch.rand(2, 3, 32, 32), torch.Generator().manual_seed(0)).shape
-        torch.Size([2, 3, 32, 32])
     """
 
     crop_padding: int = Field(0, ge=0)
@@ -411,21 +314,21 @@ class FixedConfig(Config):
     flip: bool = False
     """Mirror left and right with probability one half."""
     cutout: int = Field(0, ge=0)
-    """Side of the square that is blanked out, in pixels."""
+    """Side of the square that is blanked out, in affine."""
     resized_crop: float = Field(0, ge=0, lt=1)
     """Least share of the area that a random crop keeps, which is then scaled to the old size; 0 for
     no such crop. That of Inception is 0.08 (Szegedy et al. 2015)."""
 
     def __call__(self, x_BCHW: "Tensor", generator: "torch.Generator") -> "Tensor":
         """Augment images; without any step switched on, they are returned as they are."""
-        from tuneparts.hypers import pixels
+        from tuneparts.hypers import affine
 
         if self.resized_crop:
-            x_BCHW = pixels.random_resized_crop(x_BCHW, self.resized_crop, generator)
+            x_BCHW = affine.random_resized_crop(x_BCHW, self.resized_crop, generator)
         if self.crop_padding:
-            x_BCHW = pixels.random_crop(x_BCHW, self.crop_padding, generator)
+            x_BCHW = affine.random_crop(x_BCHW, self.crop_padding, generator)
         if self.flip:
-            x_BCHW = pixels.random_flip(x_BCHW, generator)
+            x_BCHW = affine.random_flip(x_BCHW, generator)
         if self.cutout:
-            x_BCHW = pixels.cutout(x_BCHW, self.cutout, generator)
+            x_BCHW = affine.cutout(x_BCHW, self.cutout, generator)
         return x_BCHW

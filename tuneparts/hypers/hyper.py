@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import GetCoreSchemaHandler, model_validator
@@ -52,14 +53,6 @@ def _inverse_softplus(value: float) -> float:
     return value + math.log(-math.expm1(-value))
 
 
-def _exp(raw: "Tensor") -> "Tensor":
-    return raw.exp()
-
-
-def _sigmoid(raw: "Tensor") -> "Tensor":
-    return raw.sigmoid()
-
-
 def _logit(value: float) -> float:
     return math.log(value) - math.log1p(-value)
 
@@ -69,8 +62,8 @@ def _same(raw: "Tensor") -> "Tensor":
 
 
 POSITIVE = Link(_softplus, _inverse_softplus, 0.0, math.inf)
-LOG = Link(_exp, math.log, 0.0, math.inf)
-UNIT = Link(_sigmoid, _logit, 0.0, 1.0)
+LOG = Link(methodcaller("exp"), math.log, 0.0, math.inf)
+UNIT = Link(methodcaller("sigmoid"), _logit, 0.0, 1.0)
 REAL = Link(_same, float, -math.inf, math.inf)
 
 
@@ -90,10 +83,7 @@ class Shapes:
     def count(self, each: Each) -> int:
         """How many numbers a hyper has that has one for each of these."""
         if each == "output" and self.num_outputs is None:
-            raise ConfigError(
-                "a hyper with a number for each output needs to know how many there are, but "
-                "`num_outputs` is None. Give it to `HypersConfig.build`."
-            )
+            raise ConfigError("`num_outputs` is None: a hyper with a number for each needs it.")
         return {
             "input": math.prod(self.in_shape),
             "slot": self.num_slots,
@@ -117,6 +107,8 @@ class Number:
     """One number for each of these; the field then is a number for all, or a tuple."""
     metric: str | None = None
     """Name in reports; None for that of the hyper, with the field's where it has several."""
+    held_in: str | None = None
+    """Name of the vector that holds it in a run, with others of this name; None for the field's."""
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -126,9 +118,8 @@ class Number:
     def _checked(self, value: Any) -> Any:
         low, high = self.link.low, self.link.high
         for one in value if isinstance(value, tuple) else (value,):
-            if math.isfinite(one) and low <= one <= high:
-                continue
-            raise ValueError(f"must be finite and lie in [{low:g}, {high:g}], but got {one:g}")
+            if not (math.isfinite(one) and low <= one <= high):
+                raise ValueError(f"must be finite and lie in [{low:g}, {high:g}], but got {one:g}")
         return value
 
 
@@ -173,13 +164,12 @@ class Hyper(Config):
         place, name = self.place(), type(self).__name__
         if self.is_random and place not in ("inputs", "activations"):
             raise ConfigError(
-                "a random hyper acts on inputs or activations, whose predictions are averaged over "
-                f"samples, but {name} acts on {place}. Leave out its draws and `is_random`."
+                f"{name} is random and acts on {place}: a random hyper acts on inputs or "
+                "activations, whose predictions are averaged over samples."
             )
         if self.in_likelihood is False and place not in ("loss", "weights"):
             raise ConfigError(
-                f"what acts on {place} enters the likelihood, but {name} says that it does not. "
-                "Leave `in_likelihood` out, or act on the loss."
+                f"{name}.in_likelihood = False: what acts on {place} enters the likelihood."
             )
         return self
 
@@ -207,40 +197,29 @@ class Hyper(Config):
 
     @classmethod
     def place(cls) -> Place:
-        """Where it acts.
-
-        Raises:
-            ConfigError: The class does not say, or says it twice.
-        """
+        """Where it acts."""
         if cls.acts_on is not None:
             return cls.acts_on
-        said = [
-            one for one in PLACES if getattr(cls, f"on_{one}") is not getattr(Hyper, f"on_{one}")
-        ]
+        said = [p for p in PLACES if getattr(cls, f"on_{p}") is not getattr(Hyper, f"on_{p}")]
         if len(said) != 1:
-            ways = ", ".join(f"`on_{one}`" for one in PLACES)
             raise ConfigError(
-                f"a hyper says where it acts by overriding one of {ways}, but {cls.__name__} "
-                f"overrides {' and '.join(f'`on_{one}`' for one in said) or 'none'}. "
-                "Split it, or write the method."
+                f"{cls.__name__} overrides {' and '.join(f'`on_{one}`' for one in said) or 'none'}:"
+                f" a hyper overrides one of {', '.join(f'`on_{one}`' for one in PLACES)}."
             )
         return said[0]
 
     @classmethod
     def enters_likelihood(cls) -> bool:
         """Whether a gradient at fixed weights can reach it."""
-        if cls.in_likelihood is not None:
-            return cls.in_likelihood
-        return cls.place() not in ("loss", "weights")
+        by_place = cls.place() not in ("loss", "weights")
+        return by_place if cls.in_likelihood is None else cls.in_likelihood
 
     @classmethod
     def numbers(cls) -> dict[str, Number]:
         """The fields that can be learnt."""
-        return {
-            name: found[0]
-            for name, field in cls.model_fields.items()
-            if (found := [one for one in field.metadata if isinstance(one, Number)])
-        }
+        fields = cls.model_fields.items()
+        marks = [(name, one) for name, field in fields for one in field.metadata]
+        return {name: one for name, one in marks if isinstance(one, Number)}
 
     @classmethod
     def stems(cls, name: str) -> dict[str, str]:
@@ -257,28 +236,23 @@ class Hyper(Config):
         for field, stem in self.stems(name).items():
             number = self.numbers()[field]
             full = f"hyper/{stem}.*" if number.each else f"hyper/{stem}"
-            if full in schema.BUILT_IN and number.metric is not None:
-                found.append(schema.lookup(full))
-            else:
-                meaning = number.meaning or f"`{field}` of {type(self).__name__}"
-                found.append(schema.Metric(full, schema.Direction.NONE, number.unit, 3, meaning))
+            meaning = number.meaning or f"`{field}` of {type(self).__name__}"
+            metric = schema.Metric(full, schema.Direction.NONE, number.unit, 3, meaning)
+            is_ours = full in schema.BUILT_IN and number.metric is not None
+            found.append(schema.lookup(full) if is_ours else metric)
         return tuple(found)
+
+    @classmethod
+    def known(cls, name: str) -> list[str]:
+        """Names of reported values, without `hyper/`; `prior.*` for `prior.0`, `prior.1`, ..."""
+        numbers = cls.numbers()
+        return [stem + ".*" * bool(numbers[f].each) for f, stem in cls.stems(name).items()]
 
     @classmethod
     def owns(cls, metric: str, name: str) -> bool:
         """Whether a reported name, without `hyper/`, is of this hyper."""
-        return any(
-            re.fullmatch(re.escape(stem) + (r"\.\d+" if number.each else ""), metric)
-            for stem, number in zip(cls.stems(name).values(), cls.numbers().values(), strict=True)
-        )
-
-    @classmethod
-    def known(cls, name: str) -> list[str]:
-        """Names of reported values, for error messages."""
-        numbers = cls.numbers()
-        return [
-            f"{stem}.0" if numbers[field].each else stem for field, stem in cls.stems(name).items()
-        ]
+        known = cls.known(name)
+        return metric in known or re.sub(r"\.\d+$", ".*", metric) in known
 
     @classmethod
     def identity(cls) -> Self:
@@ -286,42 +260,33 @@ class Hyper(Config):
         return parse(cls, {field: number.identity for field, number in cls.numbers().items()})
 
     def at(self, found: Mapping[str, float], *, name: str) -> Self:
-        """The same hyper at values that a run reported.
-
-        Args:
-            found: by reported name, without `hyper/`.
-            name: of the hyper in its config.
-        """
+        """The same hyper, `name` in its config, at values by reported name without `hyper/`."""
         for metric in found:
             if not self.owns(metric, name):
-                raise UnknownNameError(self._noun(name), metric, self.known(name))
+                known = self.known(name)
+                raise UnknownNameError(f"hyper of {type(self).__name__}", metric, known)
         changes: dict[str, Any] = {}
         for field, stem in self.stems(name).items():
-            if self.numbers()[field].each:
-                if listed := _in_order(stem, found):
-                    changes[field] = listed
-            elif stem in found:
-                changes[field] = found[stem]
+            listed = [f"{stem}.{i}" for i in range(sum(m.startswith(f"{stem}.") for m in found))]
+            for missing in sorted(set(listed) - found.keys()):
+                raise ConfigError(f"`{missing}` is missing: pass all values of the run.")
+            if stem in found or listed:
+                changes[field] = tuple(found[one] for one in listed) if listed else found[stem]
         try:
             return self.replaced(changes)
         except ConfigError as error:
             raise ConfigError(f"values of `{name}`: {error}") from None
 
-    def _noun(self, name: str) -> str:
-        return f"hyper of `{name}`"
-
     def counted(self, field: str, shapes: Shapes) -> tuple[float, ...]:
         """The numbers of a field, one for each."""
         value, each = getattr(self, field), self.numbers()[field].each
-        if each is None:
-            return (float(value),)
-        count = shapes.count(each)
+        count = 1 if each is None else shapes.count(each)
         if not isinstance(value, tuple):
             return (float(value),) * count
         if len(value) != count:
             raise ConfigError(
                 f"`{field}` of {type(self).__name__} needs one number for each {each}, but got "
-                f"{len(value)} for {count}. Give {count}, or a single number for all."
+                f"{len(value)} for {count}."
             )
         return tuple(float(one) for one in value)
 
@@ -332,50 +297,47 @@ class Hyper(Config):
         return NumberedPart(self, shapes, name=name, learnable=learnable)
 
 
+@dataclass(frozen=True)
 class Call:
     """What a hyper acts with in one call: `now["rate"]`, and the source of its draws."""
 
-    def __init__(
-        self, part: "NumberedPart", generator: "torch.Generator | None", *, training: bool
-    ) -> None:
-        self._part = part
-        self._generator = generator
-        self.training = training
-        """Whether a step is made, and not a score."""
+    _part: "NumberedPart"
+    _generator: "torch.Generator | None"
+    training: bool
+    """Whether a step is made, and not a score."""
 
     def __getitem__(self, field: str) -> "Tensor":
         """A number () as a tensor, or (K,) where there is one for each; carries gradients."""
         return self._part.tensor(field)
 
+    def raw(self, field: str) -> "Tensor | None":
+        """What gradient steps move, the logits of `UNIT` numbers (K,); None if they are held."""
+        return self._part.parameter(field).raw
+
     def learns(self, field: str) -> bool:
         """Whether the run learns this number, so that draws must let its gradient through."""
-        return self._part.parameter(field).raw is not None
+        return self.raw(field) is not None
+
+    @property
+    def draws(self) -> bool:
+        """Whether this call draws random numbers."""
+        return self._part.draws(training=self.training)
+
+    def relaxed(self, logits: "Tensor", shape: Sequence[int], *, tau: float) -> "Tensor":
+        """Draw numbers in [0, 1] that exceed one half with probability sigmoid(logits).
+
+        A Bernoulli draw has no gradient in its probability; this relaxation of it (Maddison et al.
+        2016) has one, and becomes the draw as tau falls to 0.
+        """
+        u = logits.new_empty(shape).uniform_(generator=self.generator)
+        return ((logits + u.logit()) / tau).sigmoid()
 
     @property
     def generator(self) -> "torch.Generator":
-        """The source of all draws.
-
-        Raises:
-            ConfigError: The hyper did not say that it is random.
-        """
+        """The source of all draws; refused to a hyper that does not say that it is random."""
         if not self._part.hyper.is_random or self._generator is None:
             raise ConfigError(
-                "a hyper that draws random numbers says `is_random = True`, and acts on inputs or "
-                f"activations, but {type(self._part.hyper).__name__} asks for a generator and does "
-                "not."
+                f"{type(self._part.hyper).__name__} asks for a generator: a hyper that draws says "
+                "`is_random = True`, and acts on inputs or activations."
             )
         return self._generator
-
-
-def _in_order(stem: str, found: Mapping[str, float]) -> tuple[float, ...]:
-    """The values `stem.0`, `stem.1`, ... in order."""
-    numbers = sorted(
-        int(match[1]) for name in found if (match := re.fullmatch(rf"{stem}\.(\d+)", name))
-    )
-    if numbers != list(range(len(numbers))):
-        missing = min(set(range(len(numbers))) - set(numbers))
-        raise ConfigError(
-            f"values `{stem}.0`, `{stem}.1`, ... must be found without gaps, but `{stem}.{missing}`"
-            f" is missing beside `{stem}.{numbers[-1]}`. Pass all values of the run."
-        )
-    return tuple(found[f"{stem}.{number}"] for number in numbers)

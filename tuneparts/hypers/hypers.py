@@ -4,8 +4,9 @@ Legend: B examples, S samples of each, N = B * S, K outputs.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,96 +15,95 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.core import seeding
+from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.target import Reduction
 from tuneparts.data.task import Examples, Task
-from tuneparts.hypers.affine import Affine
-from tuneparts.hypers.concrete import Act, ConcreteDropout, DropoutSlot, dropping
-from tuneparts.hypers.config import FIELDS, Averaging, HypersConfig
-from tuneparts.hypers.hyper import PLACES, Place
-from tuneparts.hypers.parts import Part
+from tuneparts.hypers.config import FIELDS, Averaging, HypersConfig, check_images
+from tuneparts.hypers.hyper import PLACES, Place, Shapes
+from tuneparts.hypers.kinds import DropoutConfig
+from tuneparts.hypers.parts import Act, DropoutSlot, Part, dropping
 from tuneparts.models import surgery
+
+Net = Callable[[Tensor], Tensor]
 
 
 class Hypers(nn.Module):
-    """The parts that stand around a net, each learnable, fixed or absent.
+    """The parts that act around a net, each learnable, fixed or absent; see `HypersConfig.build`.
 
     Learnable numbers are parameters of this module and never of the net. Fixed ones leave no
     trace in `state_dict`: the config determines them.
-
-    Args:
-        parts: by name, with the place where each acts. Those of one place act in the order of
-            `FIELDS`, and then in that of the mapping.
-        held_out_of: names of parts of the loss that are no part of the likelihood.
-        num_slots: dropout layers of the nets that the parts are used with.
-        samples: S in training, when anything is random.
-        eval_samples: S in evaluation, when anything is random.
-        averaging: how the S predictions become one.
     """
 
-    affine: Affine | None
-    dropout: ConcreteDropout | None
-    temperature: Part | None
+    affine: Part | None
+    dropout: Part | None
 
     def __init__(
         self,
-        parts: Mapping[str, tuple[Place, Part]] | None = None,
+        config: HypersConfig,
         *,
-        held_out_of: Iterable[str] = (),
-        num_slots: int = 0,
-        samples: int = 1,
-        eval_samples: int = 1,
-        averaging: Averaging = "logits",
+        learnable: bool,
+        net: nn.Module,
+        in_shape: tuple[int, ...],
+        num_outputs: int | None,
     ) -> None:
         super().__init__()
-        given = dict(parts or {})
+        layers = surgery.find(net, nn.Dropout).values()
+        self._num_slots = len(layers)
+        shapes = Shapes(tuple(in_shape), len(layers), num_outputs, len(list(net.parameters())))
+        given = config.parts
+        learnt = set(given).difference(config.frozen) if learnable else set()
+        rates = tuple(layer.p for layer in layers)
+        if config.dropout is None and any(rates):
+            # A dropout layer of the net would draw from the global generator; driven by the
+            # hypers at its own rate it draws from the stream of the call.
+            given = {"dropout": parse(DropoutConfig, {"rate": rates}), **given}
         for name in FIELDS:
-            self.add_module(name, given[name][1] if name in given else None)
-        own = {name: part for name, (_, part) in given.items() if name not in FIELDS}
+            self.add_module(name, None)
         self.own = nn.ModuleDict()
-        self.own._modules.update(own)  # also under names that the class itself uses
-        names = [*(name for name in FIELDS if name in given), *own]
+        names = [name for name in (*FIELDS, *config.own) if name in given]
+        for name in names:
+            check_images(name, given[name], in_shape)
+            part = given[name].part(shapes, name=name, learnable=name in learnt)
+            # Directly, because a hyper may have a name that the class `ModuleDict` itself uses.
+            (self if name in FIELDS else self.own)._modules[name] = part
         self._names: dict[Place, list[str]] = {
-            place: [name for name in names if given[name][0] == place] for place in PLACES
+            place: [name for name in names if given[name].place() == place] for place in PLACES
         }
-        self._outside = frozenset(held_out_of)
-        self._num_slots = num_slots
-        self.samples = samples
-        self.eval_samples = eval_samples
-        self.averaging: Averaging = averaging
+        self._outside = {name for name, hyper in given.items() if not hyper.enters_likelihood()}
+        self.samples = config.samples
+        self.eval_samples = config.eval_samples or config.samples
+        self.averaging: Averaging = config.averaging
         self.draws_globally = False
         """Whether the nets that these hypers are used with draw from torch's global generator."""
         self._is_plain = not any(self.acting("inputs", "activations", "outputs"))
+        self.attach(net)
 
-    def predict(
-        self,
-        net: Callable[[Tensor], Tensor],
-        x: Tensor,
-        *,
-        generator: torch.Generator,
-        training: bool,
-    ) -> Tensor:
-        """Unnormalised log-probabilities, to be used like any logits.
+    def predict(self, net: Net, x: Tensor, *, generator: torch.Generator, training: bool) -> Tensor:
+        """Unnormalised log-probabilities (B, K), to be used like any logits.
 
-        Mask, colour, affine motion, noise and then hypers of one's own act on the inputs in this
-        order, each with a draw of its own per example and sample; the net runs once on all N
-        inputs; its logits are averaged over samples and divided by the temperature, and then
-        changed by hypers of one's own. Without acting parts this is `net(x)` itself.
-
-        Args:
-            net: from inputs (N, ...) to logits (N, K); may be a subnetwork's forward.
-            x: normalised images (B, C, H, W) or vectors (B, D).
-            generator: source of all draws, on the device of `x`.
-            training: weight steps, hyper steps and L_ML draw masks and dropout; scores use the
-                mask's probabilities and no dropout. Augmentation and noise are drawn in both.
+        Mask, colour, affine motion, noise and then hypers of one's own act on the inputs, each with
+        a draw of its own per example and sample; the net runs once on all N inputs; its logits are
+        averaged over samples, divided by the temperature, and changed by hypers of one's own.
+        Training (weight steps, hyper steps and L_ML) draws masks and dropout; scores use the mask's
+        probabilities and no dropout. Augmentation and noise are drawn in both.
         """
         if training and self.draws_globally:
-            net = _seeded(net, generator)
+            net = partial(_seeded, net, generator)
         if self._is_plain:
             return net(x)
-        x = self.inputs(x, generator, training=training)
-        return self.combined(self._outputs(net, x, generator, training=training), training=training)
+        x, act = self.inputs(x, generator, training=training), self.at_slots(training=training)
+        if act is None:
+            return self.combined(net(x), training=training)
+        with dropping(act, generator) as seen:
+            logits_NK = net(x)
+        if not seen.num_reads:
+            raise ConfigError(
+                "dropout rates act through the slots of a net, but no slot was reached in this "
+                "call. Call `hypers.attach(net)` once before predicting with another net."
+            )
+        return self.combined(logits_NK, training=training)
 
     def inputs(self, x: Tensor, generator: torch.Generator, *, training: bool) -> Tensor:
         """What the net sees: (N, ...), sample s of example b at b * S + s."""
@@ -128,9 +128,7 @@ class Hypers(nn.Module):
     def at_slots(self, *, training: bool) -> Act | None:
         """What happens to activations at dropout slots; None for nothing."""
         # What is random at a slot is drawn in training only, as dropout is.
-        parts = [
-            part for part in self.acting("activations") if training or not part.draws(training=True)
-        ]
+        parts = [p for p in self.acting("activations") if training or not p.draws(training=True)]
         if not parts:
             return None
 
@@ -150,69 +148,47 @@ class Hypers(nn.Module):
         reduction: Reduction = "mean",
         held_out: bool = False,
     ) -> Tensor:
-        """The loss of predictions, under the parts that act on it.
+        """The loss of predictions, from that of the task, under the parts that act on it.
 
-        `loss` is that of the task. Held-out data is judged by the likelihood alone, as hyper steps
-        and scores do.
+        Held-out data is judged by the likelihood alone, as hyper steps and scores do.
         """
-        parts = [
-            part
-            for name, part in self._named("loss")
-            if not (part.is_identity or (held_out and name in self._outside))
-        ]
+        named = [(name, part) for name, part in self._named("loss") if not part.is_identity]
+        parts = [part for name, part in named if not (held_out and name in self._outside)]
         if not parts:
             return loss(outputs_BK, targets_B, reduction=reduction)
         losses_B = loss(outputs_BK, targets_B, reduction="none")
         for part in parts:
             losses_B = part(losses_B, outputs_BK, targets_B)
-        if reduction == "none":
-            return losses_B
-        return losses_B.mean() if reduction == "mean" else losses_B.sum()
+        found: Tensor = losses_B if reduction == "none" else getattr(losses_B, reduction)()
+        return found
 
     def penalised(self, loss: Tensor, weights: Iterable[Tensor]) -> Tensor:
         """A training loss with the penalties of the parts that act on weights."""
-        parts = list(self.acting("weights"))
-        if not parts:
-            return loss
         listed = list(weights)
-        for part in parts:
+        for part in self.acting("weights"):
             loss = loss + part(listed)
         return loss
 
     def num_samples(self, *, training: bool) -> int:
         """How many samples S are averaged for one prediction: 1 when nothing is random."""
-        if not self._draws(training=training):
-            return 1
-        return self.samples if training else self.eval_samples
+        found = self.samples if training else self.eval_samples
+        return found if self.drawn(training=training) else 1
 
     def num_draws(self) -> int:
-        """How many predictions of training an evaluation that draws as training does averages.
-
-        As many as take `eval_samples` samples in all; 1 when nothing is random.
-        """
-        is_random = self.draws_globally or self._draws(training=True)
+        """Predictions of training that take `eval_samples` samples in all; 1 if none is random."""
+        is_random = self.draws_globally or self.drawn(training=True)
         return math.ceil(self.eval_samples / self.samples) if is_random else 1
 
-    def _draws(self, *, training: bool) -> bool:
-        return any(part.draws(training=training) for part in self.acting("inputs", "activations"))
-
-    def drawn(self) -> list[str]:
-        """Names of the parts that draw random numbers in evaluation."""
-        return [
-            name
-            for name, part in self._named("inputs", "activations")
-            if not part.is_identity and part.draws(training=False)
-        ]
+    def drawn(self, *, training: bool = False) -> list[str]:
+        """Names of the parts that draw random numbers, in evaluation or in training."""
+        named = self._named("inputs", "activations")
+        return [n for n, part in named if not part.is_identity and part.draws(training=training)]
 
     def values(self) -> dict[str, float]:
         """All values by metric name (`hyper/rotation`, ...), learnable or not."""
-        parts = {**{name: getattr(self, name) for name in FIELDS}, **dict(self.own.items())}
-        return {
-            f"hyper/{name}": value
-            for part in parts.values()
-            if part is not None
-            for name, value in part.values().items()
-        }
+        parts = (*(getattr(self, name) for name in FIELDS), *self.own.values())
+        values = (part.values().items() for part in parts if part is not None)
+        return {f"hyper/{name}": value for items in values for name, value in items}
 
     def learnable(self) -> list[nn.Parameter]:
         """What a hyper step moves; empty when all parts are fixed."""
@@ -233,22 +209,15 @@ class Hypers(nn.Module):
     def attach(self, net: nn.Module) -> None:
         """Replace the dropout layers of a net, in place, by slots that these hypers drive.
 
-        Building hypers attaches the net they are built for. Copies of an attached net are
-        attached; another net of the same kind needs a call of its own. Twice does no harm.
+        The net they are built for, and copies of it, are attached. Twice does no harm.
         """
-        if not self._names["activations"]:
-            return
-        numbers = iter(range(self._num_slots))
-        surgery.replace(
-            net,
-            nn.Dropout,
-            lambda _, layer: DropoutSlot(next(numbers), layer.p),
-            expected=self._num_slots,
-        )
+        if self._names["activations"]:
+            numbers = iter(range(self._num_slots))
 
-    def acts_at_slots(self) -> bool:
-        """Whether scores, too, need the slots: something but dropout acts on activations."""
-        return any(not part.draws(training=True) for part in self.acting("activations"))
+            def slot(_: str, layer: nn.Dropout) -> DropoutSlot:
+                return DropoutSlot(next(numbers), layer.p)
+
+            surgery.replace(net, nn.Dropout, slot, expected=self._num_slots)
 
     def _named(self, *places: Place) -> Iterator[tuple[str, Any]]:
         for place in places:
@@ -259,47 +228,21 @@ class Hypers(nn.Module):
         """The parts of these places that do anything."""
         return (part for _, part in self._named(*places) if not part.is_identity)
 
-    def _outputs(
-        self,
-        net: Callable[[Tensor], Tensor],
-        x: Tensor,
-        generator: torch.Generator,
-        *,
-        training: bool,
-    ) -> Tensor:
-        act = self.at_slots(training=training)
-        if act is None:
-            return net(x)
-        with dropping(act, generator) as seen:
-            logits_NK = net(x)
-        if not seen.num_reads:
-            raise ConfigError(
-                "dropout rates act through the slots of a net, but no slot was reached in this "
-                "call. Call `hypers.attach(net)` once before predicting with another net."
-            )
-        return logits_NK
-
 
 def _copies(x: Tensor, num_samples: int) -> Tensor:
     return x if num_samples == 1 else x.repeat_interleave(num_samples, dim=0)
 
 
-def _seeded(
-    net: Callable[[Tensor], Tensor], generator: torch.Generator
-) -> Callable[[Tensor], Tensor]:
-    """The same net, what it draws globally (`Dropout2d`, attention) determined by a generator.
+def _seeded(net: Net, generator: torch.Generator, x: Tensor) -> Tensor:
+    """Outputs of a net, what it draws globally (`Dropout2d`, attention) set by a generator.
 
     Such layers take no generator, and would draw other numbers in each run and after each resume.
     """
-
-    def call(x: Tensor) -> Tensor:
-        device = generator.device
-        drawn = torch.randint(2**62, (), generator=generator, device=device)
-        with seeding.alone([device] if device.type == "cuda" else []):
-            torch.manual_seed(int(drawn))
-            return net(x)
-
-    return call
+    device = generator.device
+    drawn = torch.randint(2**62, (), generator=generator, device=device)
+    with seeding.alone([device] if device.type == "cuda" else []):
+        torch.manual_seed(int(drawn))
+        return net(x)
 
 
 def average(logits_NK: Tensor, num_samples: int, rule: Averaging) -> Tensor:
@@ -308,10 +251,6 @@ def average(logits_NK: Tensor, num_samples: int, rule: Averaging) -> Tensor:
     Benton et al. (2020) average network outputs, Immer et al. (2022) logits; both are `logits`
     here, because averaging log-probabilities differs from it by a constant per example. Schwoebel
     et al. (2021) average probabilities: `prob`. One sample comes back unchanged under every rule.
-
-    Example:
-        >>> average(torch.tensor([[0.0, 2.0], [0.0, 4.0]]), 2, "logits")
-        tensor([[0., 3.]])
     """
     if num_samples == 1:
         return logits_NK
@@ -324,28 +263,15 @@ def average(logits_NK: Tensor, num_samples: int, rule: Averaging) -> Tensor:
 def augmented_pixels(
     config: HypersConfig, inputs_ECHW: Any, task: Task, *, num: int, seed: int
 ) -> npt.NDArray[np.uint8]:
-    """Draw the augmentation of each example, with the code that training uses.
-
-    Returns:
-        Images (E, D, H, W, C).
-    """
+    """Draws of the augmentation of each example, images (E, D, H, W, C)."""
     examples = Examples(np.asarray(inputs_ECHW), np.zeros(len(inputs_ECHW), dtype=np.int64))
     device = torch.device("cpu")
     batch = DeviceExamples(examples, mean=task.mean, std=task.std, device=device)
     x_ECHW, _ = batch.take(torch.arange(len(inputs_ECHW)))
-    seen: list[torch.Tensor] = []
-
-    def keep(x: torch.Tensor) -> torch.Tensor:
-        """Stands for the net: remembers what it is given."""
-        seen.append(x)
-        return x.flatten(1)
-
     many = config.replaced({"samples": num, "eval_samples": num})
-    hypers = many.build(learnable=False, net=torch.nn.Identity(), in_shape=task.in_shape)
+    hypers = many.build(learnable=False, net=nn.Identity(), in_shape=task.in_shape)
     generator = seeding.torch_generator(seed, "report samples")
-    with torch.no_grad():
-        hypers.predict(keep, x_ECHW, generator=generator, training=True)
-    x = np.concatenate([part.numpy() for part in seen]).astype(np.float64)
+    x = hypers.inputs(x_ECHW, generator, training=True).numpy().astype(np.float64)
     shape = (1, -1, 1, 1)
     raw = x * np.asarray(task.std).reshape(shape) + np.asarray(task.mean).reshape(shape)
     pixels = np.clip(np.rint(255 * raw), 0, 255).astype(np.uint8)

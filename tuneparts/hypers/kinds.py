@@ -12,28 +12,24 @@ from pydantic import Field
 
 from tuneparts.core import schema
 from tuneparts.core.config import Config
-from tuneparts.core.errors import ConfigError, UnknownNameError
+from tuneparts.core.errors import ConfigError
 from tuneparts.core.registry import Registry
 from tuneparts.hypers.hyper import LOG, POSITIVE, UNIT, Call, Hyper, Number, Shapes
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tuneparts.hypers.affine import Benton, Lila, Schwoebel
-    from tuneparts.hypers.concrete import ConcreteDropout, InputMask
-    from tuneparts.hypers.pixels import Colour
+    from tuneparts.hypers.affine import Affine
+    from tuneparts.hypers.parts import MaskPart
 
-Evaluation = Literal["probability", "rounded"]
 COUNT = "num_kept"
 """What a mask reports besides the probabilities that it is counted from."""
-_EDGE = 1e-6
-"""Probabilities closer to 0 or 1 than this have no gradient: their logits overflow."""
 
 
 class MaskConfig(Hyper):
     """The probability of each input feature to be kept."""
 
-    acts_on = "inputs"
+    is_random = True
     is_augmentation = False
 
     keep: Annotated[
@@ -42,26 +38,27 @@ class MaskConfig(Hyper):
     """Keep probability of all features, or of each; 0 and 1 make a hard mask when fixed."""
     tau: float = Field(0.1, gt=0)
     """Temperature of the relaxation; not used at fixed probabilities."""
-    evaluation: Evaluation = "probability"
+    evaluation: Literal["probability", "rounded"] = "probability"
     """Multiply features by their keep probability, or by its rounding."""
 
-    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "InputMask":  # noqa: ARG002
-        from tuneparts.hypers.concrete import InputMask
+    def on_inputs(self, x: "Tensor", now: Call) -> "Tensor":
+        """Inputs times their keep variables, without rescaling; a draw of its own per example."""
+        logits = now.raw("keep")
+        if now.draws and logits is not None:
+            logits = logits.view(x.shape[1:])
+            return x * now.relaxed(logits, x.shape, tau=self.tau)
+        keep = now["keep"].view(x.shape[1:])
+        if now.draws:
+            return x * keep.expand_as(x).bernoulli(generator=now.generator)
+        return x * ((keep > 0.5) if self.evaluation == "rounded" else keep)
 
-        return InputMask(
-            self.counted("keep", shapes),
-            in_shape=shapes.in_shape,
-            tau=self.tau,
-            evaluation=self.evaluation,
-            learnable=learnable,
-        )
+    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "MaskPart":
+        from tuneparts.hypers.parts import MaskPart
+
+        return MaskPart(self, shapes, name=name, learnable=learnable)
 
     def metrics(self, name: str) -> tuple[schema.Metric, ...]:
         return (*super().metrics(name), schema.lookup(f"hyper/{COUNT}"))
-
-    @classmethod
-    def owns(cls, metric: str, name: str) -> bool:
-        return metric == COUNT or super().owns(metric, name)
 
     @classmethod
     def known(cls, name: str) -> list[str]:
@@ -71,14 +68,13 @@ class MaskConfig(Hyper):
         keep = {metric: value for metric, value in found.items() if metric != COUNT}
         if not keep and COUNT in found:
             raise ConfigError(
-                f"`{COUNT}` is counted from `keep.*`, but came without them. Masks of images "
-                "cannot be taken over by value; pass `keep.0`, `keep.1`, ... of a vector's mask."
+                f"`{COUNT}` is counted from `keep.*`, but came without them: masks of images "
+                "cannot be taken over by value."
             )
         counted = sum(value > 0.5 for value in keep.values())
         if found.get(COUNT, counted) != counted:
             raise ConfigError(
-                f"`{COUNT}` must count the `keep.*` above one half, but is {found[COUNT]:g} where "
-                f"they give {counted}. Pass values of one report only."
+                f"`{COUNT}` = {found[COUNT]:g}: must count the `keep.*` above one half, {counted}."
             )
         return super().at(keep, name=name)
 
@@ -86,56 +82,66 @@ class MaskConfig(Hyper):
 class ColourConfig(Hyper):
     """Largest changes of brightness and contrast; each draw is uniform in plus-minus that."""
 
-    acts_on = "inputs"
+    is_random = True
     needs_images = True
 
     brightness: Annotated[
-        float, Field(ge=0, le=1), Number(UNIT, identity=0.0, metric="brightness")
+        float, Number(UNIT, identity=0.0, metric="brightness", held_in="maxima")
     ] = 0.05
     """Added to all pixels."""
-    contrast: Annotated[float, Field(ge=0, le=1), Number(UNIT, identity=0.0, metric="contrast")] = (
+    contrast: Annotated[float, Number(UNIT, identity=0.0, metric="contrast", held_in="maxima")] = (
         0.05
     )
     """Log-factor of the distance to the image's mean."""
 
-    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "Colour":  # noqa: ARG002
-        from tuneparts.hypers.pixels import Colour
-
-        return Colour(self.brightness, self.contrast, learnable=learnable)
+    def on_inputs(self, x: "Tensor", now: Call) -> "Tensor":
+        """Images with m + exp(u_2 contrast) (x - m) + u_1 brightness, m their mean."""
+        u_N2 = x.new_empty(len(x), 2).uniform_(-1, 1, generator=now.generator)
+        maxima = now["maxima"].to(x.dtype)
+        shift, log_factor = (u_N2 * maxima).view(-1, 2, 1, 1, 1).unbind(1)
+        mean = x.mean(dim=(1, 2, 3), keepdim=True)
+        return mean + shift + log_factor.exp() * (x - mean)
 
 
 def _motion(name: str) -> Number:
     return Number(POSITIVE, identity=0.0, metric=name)
 
 
-class _AffineConfig(Hyper):
+_Generators = Mapping[str, tuple[tuple[float, float, float], ...]]
+"""The first two rows of each generator, by the motion that it makes."""
+
+
+class AffineConfig(Hyper):
     """The base of the configs of affine motions: where ranges start, or stay when fixed."""
 
     acts_on = "inputs"
     needs_images = True
 
-    def _noun(self, name: str) -> str:
-        return f"hyper of the affine kind `{getattr(self, 'kind', name)}`"
+    kind: str
+
+    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "Affine":  # noqa: ARG002
+        from tuneparts.hypers.affine import PARTS
+
+        return PARTS[self.kind](self, learnable=learnable)
 
 
-class LilaConfig(_AffineConfig):
+class LilaConfig(AffineConfig):
     """The largest motion of six generators; draws are uniform in plus-minus (Immer et al. 2022).
 
     The common default of all image experiments: its six maxima are the axes on which Mlodozeniec
     et al. (2023, appendix G) compare learnt ranges with random search. What is not given is 0.05,
     also when fixed: hold a motion out by setting it to 0.
-
-    Example:
-        >>> import torch
-        >>> lila = LilaConfig(rotation=3.14).part(Shapes(), name="affine", learnable=True)
-        >>> images = torch.rand(2, 1, 8, 8)
-        >>> lila(images, 4, torch.Generator().manual_seed(0)).shape
-        torch.Size([8, 1, 8, 8])
     """
 
-    NAMES: ClassVar[tuple[str, ...]] = (
-        "translate_x", "translate_y", "rotation", "scale_x", "scale_y", "shear",
-    )  # fmt: skip
+    GENERATORS: ClassVar[_Generators] = {
+        "translate_x": ((0, 0, 1), (0, 0, 0)),
+        "translate_y": ((0, 0, 0), (0, 0, 1)),
+        "rotation": ((0, -1, 0), (1, 0, 0)),
+        "scale_x": ((1, 0, 0), (0, 0, 0)),
+        "scale_y": ((0, 0, 0), (0, 1, 0)),
+        "shear": ((0, 1, 0), (1, 0, 0)),
+    }
+    NAMES: ClassVar[tuple[str, ...]] = tuple(GENERATORS)
 
     kind: Literal["lila"] = "lila"
     rotation: Annotated[float, _motion("rotation")] = 0.05
@@ -152,22 +158,23 @@ class LilaConfig(_AffineConfig):
     shear: Annotated[float, _motion("shear")] = 0.05
     """Largest shear."""
 
-    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "Lila":  # noqa: ARG002
-        from tuneparts.hypers.affine import Lila
 
-        return Lila({one: getattr(self, one) for one in self.NAMES}, learnable=learnable)
-
-
-class BentonConfig(_AffineConfig):
+class BentonConfig(AffineConfig):
     """Largest motion of each generator of Augerino (not its width), to compare with `lila`.
 
     Benton et al. (2020) have one isotropic scale with an area-preserving stretch instead of a scale
     per axis. What is not given is 0.05, also when fixed: hold a motion out by setting it to 0.
     """
 
-    NAMES: ClassVar[tuple[str, ...]] = (
-        "translate_x", "translate_y", "rotation", "scale", "stretch", "shear",
-    )  # fmt: skip
+    GENERATORS: ClassVar[_Generators] = {
+        "translate_x": ((0, 0, 0.1), (0, 0, 0)),
+        "translate_y": ((0, 0, 0), (0, 0, 0.1)),
+        "rotation": ((0, -1, 0), (1, 0, 0)),
+        "scale": ((1, 0, 0), (0, 1, 0)),
+        "stretch": ((1, 0, 0), (0, -1, 0)),
+        "shear": ((0, 1, 0), (1, 0, 0)),
+    }
+    NAMES: ClassVar[tuple[str, ...]] = tuple(GENERATORS)
 
     kind: Literal["benton"] = "benton"
     rotation: Annotated[float, _motion("rotation")] = 0.05
@@ -182,11 +189,6 @@ class BentonConfig(_AffineConfig):
     """Log-scale of x, and its negative of y."""
     shear: Annotated[float, _motion("shear")] = 0.05
     """Largest shear."""
-
-    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "Benton":  # noqa: ARG002
-        from tuneparts.hypers.affine import Benton
-
-        return Benton({one: getattr(self, one) for one in self.NAMES}, learnable=learnable)
 
 
 class Theta(Config):
@@ -204,17 +206,13 @@ class Theta(Config):
     translate_y: float = 0.0
     """Half image heights."""
 
-    def components(self) -> tuple[float, ...]:
-        """The numbers in the order of the fields."""
-        return tuple(self.model_dump().values())
-
     @classmethod
     def near_identity(cls, offset: float) -> "Theta":
         """The identity with `offset` added to every component."""
         return cls(**{name: value + offset for name, value in cls().model_dump().items()})
 
 
-class SchwoebelConfig(_AffineConfig):
+class SchwoebelConfig(AffineConfig):
     """Both ends of each component (Schwoebel et al. 2021); they start 0.02 around the identity."""
 
     NAMES: ClassVar[tuple[str, ...]] = tuple(Theta.model_fields)
@@ -223,34 +221,19 @@ class SchwoebelConfig(_AffineConfig):
     theta_min: Theta = Theta.near_identity(-0.02)
     theta_max: Theta = Theta.near_identity(0.02)
 
-    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "Schwoebel":  # noqa: ARG002
-        from tuneparts.hypers.affine import Schwoebel
-
-        ends = self.theta_min.components(), self.theta_max.components()
-        return Schwoebel(*ends, learnable=learnable)
-
     def metrics(self, name: str) -> tuple[schema.Metric, ...]:  # noqa: ARG002
         return tuple(schema.lookup(f"hyper/{end}.*") for end in ("theta_min", "theta_max"))
 
     @classmethod
-    def owns(cls, metric: str, name: str) -> bool:
-        return metric in cls.known(name)
-
-    @classmethod
     def known(cls, name: str) -> list[str]:  # noqa: ARG003
-        return [
-            f"{end}.{component}" for end in ("theta_min", "theta_max") for component in cls.NAMES
-        ]
+        return [f"{end}.{one}" for end in ("theta_min", "theta_max") for one in cls.NAMES]
 
     @classmethod
     def identity(cls) -> Self:
         return cls(theta_min=Theta(), theta_max=Theta())
 
     def at(self, found: Mapping[str, float], *, name: str) -> Self:
-        for metric in found:
-            if not self.owns(metric, name):
-                raise UnknownNameError(self._noun(name), metric, self.known(name))
-        return self.replaced(found)  # a reported name is the path of a field
+        return super().at(found, name=name).replaced(found)  # reported names are paths of fields
 
 
 class InputNoise(Hyper):
@@ -262,28 +245,37 @@ class InputNoise(Hyper):
     """Standard deviation of the noise."""
 
     def on_inputs(self, x: "Tensor", now: Call) -> "Tensor":
-        import torch
-
-        noise = torch.randn(x.shape, generator=now.generator, device=x.device, dtype=x.dtype)
+        noise = x.new_empty(x.shape).normal_(generator=now.generator)
         return x + now["std"].to(x.dtype) * noise
+
+
+_Rate = Annotated[float, Field(lt=1)]
 
 
 class DropoutConfig(Hyper):
     """The dropout rate of each dropout slot of the net."""
 
-    acts_on = "activations"
+    is_random = True
 
     rate: Annotated[
-        float | tuple[float, ...], Number(UNIT, identity=0.0, each="slot", metric="dropout")
+        _Rate | tuple[_Rate, ...],
+        Number(UNIT, identity=0.0, each="slot", metric="dropout", held_in="rates"),
     ] = 0.1
     """The same for all slots, or one each in the order of the net."""
     tau: float = Field(0.1, gt=0)
     """Temperature of the relaxation; not used at fixed rates."""
 
-    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "ConcreteDropout":  # noqa: ARG002
-        from tuneparts.hypers.concrete import ConcreteDropout
-
-        return ConcreteDropout(self.counted("rate", shapes), tau=self.tau, learnable=learnable)
+    def on_activations(self, h: "Tensor", slot: int, now: Call) -> "Tensor":
+        """Drop activations of any shape, element by element, and rescale by 1 / (1 - rate)."""
+        logits = now.raw("rates")
+        if logits is not None:
+            dropped = now.relaxed(logits[slot], h.shape, tau=self.tau)
+            return h * ((1 - dropped) / (-logits[slot]).sigmoid()).to(h.dtype)
+        rate = self.rate[slot] if isinstance(self.rate, tuple) else self.rate
+        if rate == 0:
+            return h
+        u = h.new_empty(h.shape).uniform_(generator=now.generator)
+        return h * (u >= rate) / (1 - rate)
 
 
 class Temperature(Hyper):
@@ -303,11 +295,6 @@ class Flip(Hyper):
     does what 1 - p does to mirrored data. A learnt probability is reached through the concrete
     relaxation of the coin: a training draw blends an image with its mirror image, and few blends
     are far from one of the two. Scores, and nets at a fixed probability, see whole images only.
-
-    Example:
-        >>> from tuneparts.hypers import HypersConfig
-        >>> HypersConfig(flip=Flip(probability=0.5)).model_dump()["flip"]
-        {'kind': 'flip', 'probability': 0.5, 'tau': 0.1}
     """
 
     is_random = True
@@ -320,19 +307,13 @@ class Flip(Hyper):
     """Temperature of the relaxation; not used at a fixed probability."""
 
     def on_inputs(self, x: "Tensor", now: Call) -> "Tensor":
-        import torch
-
-        from tuneparts.hypers.concrete import relaxed_bernoulli
-
-        probability, shape = now["probability"], torch.Size((len(x), 1, 1, 1))
+        probability, shape = now["probability"], (len(x), 1, 1, 1)
         if now.training and now.learns("probability"):
-            mirrored = relaxed_bernoulli(
-                torch.logit(probability, eps=_EDGE), shape, tau=self.tau, generator=now.generator
-            )
+            # Nearer to 0 or 1 probabilities have no gradient: their logits overflow.
+            mirrored = now.relaxed(probability.logit(eps=1e-6), shape, tau=self.tau)
         else:
-            u = torch.rand(shape, generator=now.generator, device=x.device)
-            mirrored = u < probability
-        return torch.lerp(x, x.flip(3), mirrored.to(x.dtype))
+            mirrored = probability.new_empty(shape).uniform_(generator=now.generator) < probability
+        return x.lerp(x.flip(3), mirrored.to(x.dtype))
 
 
 class LabelSmoothing(Hyper):
@@ -351,12 +332,9 @@ class LabelSmoothing(Hyper):
     ] = 0.1
 
     def on_loss(
-        self,
-        losses_B: "Tensor",
-        outputs_BK: "Tensor",
-        targets_B: "Tensor",  # noqa: ARG002
-        now: Call,
+        self, losses_B: "Tensor", outputs_BK: "Tensor", targets_B: "Tensor", now: Call
     ) -> "Tensor":
+        del targets_B
         uniform_B = -outputs_BK.log_softmax(dim=1).mean(dim=1)
         return losses_B + now["rate"] * (uniform_B - losses_B)
 

@@ -3,9 +3,16 @@
 Gradient steps move an unconstrained `raw` parameter; a link maps it into the range where the
 number makes sense. A fixed number skips the link, so that a bound which the link only
 approaches (a range of exactly 0) can be held.
+
+Dropout slots are the places inside a net where hypers act on activations. A slot holds only its
+number, and the caller says, for the length of one call, which dropout to apply. Copies of a net,
+`functional_call` and several nets under one set of hypers then need no bookkeeping.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -13,28 +20,18 @@ from torch import Tensor, nn
 
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.hypers.hyper import Call, Hyper, Link, Shapes
+from tuneparts.hypers.kinds import COUNT
+
+Act = Callable[[Tensor, int, torch.Generator], Tensor]
+"""What happens to activations at a slot, given its number and a source of draws."""
 
 
 class ConstrainedParameter(nn.Module):
     """K numbers of one hyper that stay in their range while they are learnt.
 
     Learnable numbers are a parameter, and so part of `state_dict`; fixed ones are a
-    non-persistent buffer, because the config alone determines them.
-
-    Args:
-        values: initial values (learnable) or the values (fixed).
-        link: range of the numbers; fixed ones may touch its ends. Of several learnable ones those
-            that start at an end are held there, and the others learnt.
-        learnable: whether gradient steps move them.
-        names: of the numbers, for error messages.
-
-    Example:
-        >>> from tuneparts.hypers import UNIT
-        >>> rate = ConstrainedParameter([0.25], link=UNIT, learnable=True, names=["rate"])
-        >>> rate.tensor().requires_grad
-        True
-        >>> ConstrainedParameter([0.0], link=UNIT, learnable=False, names=["rate"]).numbers()
-        [0.0]
+    non-persistent buffer, because the config alone determines them. Fixed ones may touch the ends
+    of their range. Of several learnable ones those that start at an end are held there.
     """
 
     raw: nn.Parameter | None
@@ -49,25 +46,21 @@ class ConstrainedParameter(nn.Module):
         self.learnable = learnable
         self.given = tuple(float(value) for value in values)
         held = [learnable and not link.low < value < link.high for value in self.given]
-        if all(held):
-            held = [False] * len(held)  # refused below: nothing would be learnt
-        for name, value, is_held in zip(names, self.given, held, strict=True):
-            if learnable and not is_held and not link.low < value < link.high:
-                raise ConfigError(
-                    f"a learnable `{name}` must start strictly between {link.low:g} and "
-                    f"{link.high:g}, but got {value:g}, which no gradient step can leave. "
-                    "Start inside (0.05 is usual), or freeze its part."
-                )
+        if held and all(held):
+            raise ConfigError(
+                f"a learnable `{names[0]}` must start strictly between {link.low:g} and "
+                f"{link.high:g}, but got {self.given[0]:g}, which no gradient step can leave. "
+                "Start inside (0.05 is usual), or freeze its part."
+            )
         self._has_held = any(held)
+        self.raw = None
         if learnable:
             pairs = zip(self.given, held, strict=True)
             raw = [0.0 if is_held else link.raw(value) for value, is_held in pairs]
             self.raw = nn.Parameter(torch.tensor(raw))
-            if self._has_held:
-                self.register_buffer("held", torch.tensor(held), persistent=False)
-                self.register_buffer("fixed", torch.tensor(self.given), persistent=False)
-        else:
-            self.raw = None
+        if self._has_held:
+            self.register_buffer("held", torch.tensor(held), persistent=False)
+        if self._has_held or not learnable:
             self.register_buffer("fixed", torch.tensor(self.given), persistent=False)
 
     def tensor(self) -> Tensor:
@@ -81,8 +74,8 @@ class ConstrainedParameter(nn.Module):
         """The numbers as floats; fixed ones exactly as given."""
         if self.raw is None:
             return list(self.given)
-        with torch.no_grad():
-            return [float(value) for value in self.tensor().tolist()]
+        found: list[float] = self.tensor().tolist()
+        return found
 
 
 class Part(nn.Module):
@@ -98,9 +91,9 @@ class Part(nn.Module):
     makes_copies: ClassVar[bool] = False
     """Whether it acts on inputs by `(x, num_samples, generator)` and copies each input itself."""
 
-    def draws(self, *, training: bool) -> bool:  # noqa: ARG002
+    def draws(self, *, training: bool) -> bool:
         """Whether a call draws random numbers."""
-        return False
+        raise NotImplementedError
 
     def values(self) -> dict[str, float]:
         """The numbers by name in reports, without `hyper/`."""
@@ -114,29 +107,33 @@ class NumberedPart(Part):
         super().__init__()
         self.hyper = hyper
         self._place = hyper.place()
+        self._numbers = hyper.numbers()
         self._names: dict[str, list[str]] = {}
+        vectors: dict[str, list[float]] = {}
         is_still = []
         for field, stem in hyper.stems(name).items():
-            if hasattr(self, field):
-                raise ConfigError(
-                    f"a number of a hyper has a name that torch's modules do not use, but "
-                    f"{type(hyper).__name__} has `{field}`. Rename the field."
-                )
-            number, given = hyper.numbers()[field], hyper.counted(field, shapes)
+            number, given = self._numbers[field], hyper.counted(field, shapes)
+            held_in = number.held_in or field
             names = [f"{stem}.{i}" for i in range(len(given))] if number.each else [stem]
-            parameter = ConstrainedParameter(
-                given, link=number.link, learnable=learnable, names=names
-            )
-            self.add_module(field, parameter)
-            self._names[field] = names
+            self._names.setdefault(held_in, []).extend(names)
+            vectors.setdefault(held_in, []).extend(given)
             is_still.append(all(one == number.identity for one in given))
+        links = {number.held_in or field: number.link for field, number in self._numbers.items()}
+        for held_in, values in vectors.items():
+            if hasattr(self, held_in):
+                raise ConfigError(
+                    f"{type(hyper).__name__} has `{held_in}`: torch's modules use this name. "
+                    "Rename the field."
+                )
+            names, link = self._names[held_in], links[held_in]
+            parameter = ConstrainedParameter(values, link=link, learnable=learnable, names=names)
+            self.add_module(held_in, parameter)
         self.is_identity = not learnable and bool(is_still) and all(is_still)
 
     def forward(self, *given: Any, training: bool = True) -> Tensor:
         """Act, as the hyper says."""
-        generator = None
-        if self._place in ("inputs", "activations"):
-            *given, generator = given  # type: ignore[assignment]
+        is_drawn = self._place in ("inputs", "activations")
+        *given, generator = given if is_drawn else (*given, None)  # type: ignore[assignment]
         now = Call(self, generator, training=training)
         found: Tensor = getattr(self.hyper, f"on_{self._place}")(*given, now)
         return found
@@ -147,14 +144,14 @@ class NumberedPart(Part):
     def values(self) -> dict[str, float]:
         return {
             name: value
-            for field, names in self._names.items()
-            for name, value in zip(names, self.parameter(field).numbers(), strict=True)
+            for held_in, names in self._names.items()
+            for name, value in zip(names, self.parameter(held_in).numbers(), strict=True)
         }
 
     def tensor(self, field: str) -> Tensor:
         """A number (), or (K,) where there is one for each."""
         found = self.parameter(field).tensor()
-        return found if self.hyper.numbers()[field].each else found[0]
+        return found[0] if field in self._numbers and not self._numbers[field].each else found
 
     def parameter(self, field: str) -> ConstrainedParameter:
         """What holds the number, or the numbers, of a field."""
@@ -163,3 +160,67 @@ class NumberedPart(Part):
         found = self.get_submodule(field)
         assert isinstance(found, ConstrainedParameter)
         return found
+
+
+class MaskPart(NumberedPart):
+    """A mask is drawn in training only, and not if it is a fixed one of zeros and ones."""
+
+    def __init__(self, hyper: Hyper, shapes: Shapes, *, name: str, learnable: bool) -> None:
+        super().__init__(hyper, shapes, name=name, learnable=learnable)
+        self._is_vector = len(shapes.in_shape) == 1
+        self._is_random = learnable or any(0 < k < 1 for k in self.parameter("keep").given)
+
+    def draws(self, *, training: bool) -> bool:
+        return training and self._is_random
+
+    def values(self) -> dict[str, float]:
+        # The probabilities of an image's pixels are too many for a report.
+        each = super().values()
+        return {COUNT: float(sum(k > 0.5 for k in each.values()))} | (
+            each if self._is_vector else {}
+        )
+
+
+@dataclass
+class _ActiveDropout:
+    """What slots apply during one call of a net."""
+
+    act: Act
+    generator: torch.Generator
+    num_reads: int = 0
+    """How often a slot asked; 0 after the call means that the net has no slots."""
+
+
+_current: ContextVar[_ActiveDropout | None] = ContextVar("tuneparts_dropout", default=None)
+
+
+@contextmanager
+def dropping(act: Act, generator: torch.Generator) -> Iterator[_ActiveDropout]:
+    """Let slots act in this way inside the block; outside they pass their input on."""
+    active = _ActiveDropout(act, generator)
+    token = _current.set(active)
+    try:
+        yield active
+    finally:
+        _current.reset(token)
+
+
+class DropoutSlot(nn.Dropout):
+    """A dropout layer whose rate and randomness come from the `dropping` block around the call.
+
+    It does not read the net's train or eval mode: a hyper step drops in either.
+    """
+
+    def __init__(self, slot: int, p: float) -> None:
+        super().__init__(p)
+        self.slot = slot
+
+    def forward(self, h: Tensor) -> Tensor:
+        active = _current.get()
+        if active is None:
+            return h
+        active.num_reads += 1
+        return active.act(h, self.slot, active.generator)
+
+    def extra_repr(self) -> str:
+        return f"slot={self.slot}, p={self.p}"

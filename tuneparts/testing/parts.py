@@ -150,7 +150,6 @@ class HyperContract:
             net=net,
             in_shape=self.in_shape,
             num_outputs=self.num_outputs,
-            through_step=True,
         )
         return hypers.double(), net.double()
 

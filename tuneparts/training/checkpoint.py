@@ -38,8 +38,8 @@ def from_bytes(content: bytes, *, source: str = "checkpoint") -> dict[str, Any]:
     seal, body = content[:start], content[start:]
     if seal != MAGIC + hashlib.sha256(body).digest():
         raise CheckpointError(
-            f"a checkpoint must be whole, but {source} ({len(content)} bytes) is truncated, "
-            "damaged or something else. Use the one before it, or start anew."
+            f"{source} ({len(content)} bytes) is truncated, damaged or no checkpoint. Use the one "
+            "before it, or start anew."
         )
     if body.startswith(_JSON):
         return json.loads(body)  # type: ignore[no-any-return]
@@ -49,8 +49,7 @@ def from_bytes(content: bytes, *, source: str = "checkpoint") -> dict[str, Any]:
         state = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many types
         raise CheckpointError(
-            f"a checkpoint holds tensors and plain values only, but {source} does not: "
-            f"{type(error).__name__}. It will not be loaded."
+            f"{source} holds more than tensors and plain values: {type(error).__name__}."
         ) from error
     if not isinstance(state, dict):
         raise CheckpointError(f"a checkpoint is a mapping, but {source} holds a {type(state)}.")

@@ -50,14 +50,14 @@ class Runtime(Config):
 
     @contextmanager
     def numerics(self, device: "torch.device", *, is_training: bool) -> Iterator[None]:
-        """Set what torch keeps for the whole process, and put it back after the block.
-
-        Only a training step may round as `precision` says.
-        """
+        """Set what torch keeps for the process; only a training step rounds as `precision` says."""
         import torch
 
-        cuda = device.type == "cuda"
-        matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+        cuda, matmul, cudnn = (
+            device.type == "cuda",
+            torch.backends.cuda.matmul,
+            torch.backends.cudnn,
+        )
         before = matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark
         was_deterministic = torch.are_deterministic_algorithms_enabled()
         warned_only = torch.is_deterministic_algorithms_warn_only_enabled()
@@ -109,8 +109,7 @@ class OptimiserConfig(Config):
     def _check_warmup(self) -> Self:
         if self.warmup >= self.annealed_over:
             raise ValueError(
-                "the rate rises before it falls, but `warmup` is "
-                f"{self.warmup:g} and `annealed_over` {self.annealed_over:g}. Raise the second."
+                f"`annealed_over` = {self.annealed_over:g}: must exceed `warmup` = {self.warmup:g}."
             )
         return self
 
@@ -132,21 +131,16 @@ class OptimiserConfig(Config):
         from tuneparts.models.layers import norm_names, scalar_names
         from tuneparts.training.step import adam
 
-        scalars = set(scalar_names(net))
+        named, scalars = dict(net.named_parameters()), set(scalar_names(net))
         norms = set() if decays_norms else set(norm_names(net))
-        own = {name: p for name, p in net.named_parameters() if name in scalars | norms}
-        others = [p for name, p in net.named_parameters() if name not in own]
+        rules: list[tuple[set[str], dict[str, float]]] = [
+            (named.keys() - scalars - norms, {"lr_factor": 1.0}),
+            (scalars, {"lr_factor": self.scalar_lr_factor}),
+            (norms, {"lr_factor": 1.0, "weight_decay": 0.0}),
+        ]
         groups: list[dict[str, Any]] = [
-            {"params": others, "lr_factor": 1.0},
-            {
-                "params": [p for name, p in own.items() if name in scalars],
-                "lr_factor": self.scalar_lr_factor,
-            },
-            {
-                "params": [p for name, p in own.items() if name in norms],
-                "lr_factor": 1.0,
-                "weight_decay": 0.0,
-            },
+            {"params": [p for name, p in named.items() if name in names], **rule}
+            for names, rule in rules
         ]
         groups = [group for group in groups if group["params"]]
         if self.kind == "adam":
@@ -213,23 +207,17 @@ class MethodConfig(Config):
     """Why its learner can learn classes and no other target; empty where it can."""
 
     @model_validator(mode="after")
-    def _declare_metrics(self) -> Self:
+    def _check_runtime(self) -> Self:
         # Driver, workers and readers of a run all parse the config, so all know the metrics.
         schema.declare(*self.declared_metrics())
-        return self
-
-    @model_validator(mode="after")
-    def _check_runtime(self) -> Self:
         if self.runtime is not None and not self.takes_runtime:
             raise ValueError(
-                "a `runtime` is for methods that train nets by `tuneparts.training`, but "
-                f"{type(self).__name__} is on its own; leave it out"
+                f"`runtime`: {type(self).__name__} trains no net of ours; leave it out"
             )
         if self.runtime is not None and self.runtime.compile and self.takes_runtime != "compiled":
             raise ValueError(
-                "`runtime.compile` is for methods that train one net as it is, but "
-                f"{type(self).__name__} changes the weights that a net computes with at each step; "
-                "leave it out"
+                f"`runtime.compile`: {type(self).__name__} changes the weights of a net at each "
+                "step; leave it out"
             )
         return self
 
@@ -238,16 +226,10 @@ class MethodConfig(Config):
         return self.metrics
 
     def check(self, task: "Task | None" = None, *, copies_state: bool = False) -> None:
-        """Refuse what cannot run, in the driver before anything is started.
+        """Refuse by a `ConfigError` what cannot run, in the driver before anything is started.
 
-        It is called without a task, and again with it where the method needs data.
-
-        Args:
-            task: the data.
-            copies_state: whether trials load states of others, as in population-based training.
-
-        Raises:
-            ConfigError: It cannot run, with the reason and what to do.
+        It is called without a task, and again with it where the method needs data. `copies_state`
+        says that trials load states of others, as in population-based training.
         """
         del copies_state
         if task is not None:
@@ -255,8 +237,7 @@ class MethodConfig(Config):
 
             if self.classes_only:
                 check.refuse_target(self, task, self.classes_only)
-            check.check_inputs(self, task)
-            check.check_target(task)
+            check.check_data(self, task)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -276,10 +257,7 @@ class MethodConfig(Config):
         raise NotImplementedError
 
     def measurable(self) -> tuple[Self, int]:
-        """A config of which a few passes show what a pass costs, and passes that trials share.
-
-        These are first passes that are made once for all trials of a seed that begin alike.
-        """
+        """A config whose first passes cost what others do, and passes made once for all trials."""
         return self, 0
 
     @property
@@ -315,11 +293,10 @@ class SupervisedConfig(MethodConfig):
             if not self.penalises_weights:
                 raise ConfigError(
                     f"`{name}` penalises all weights together, but this method trains them in "
-                    "parts, or has a rule of its own. Use `optimiser.weight_decay`, or one of the "
-                    "methods `standard` and `validation`."
+                    "parts. Use `optimiser.weight_decay`, `standard` or `validation`."
                 )
-        if self.hyper_gradient != "none":
-            self.hypers.check_gradient(self.hyper_gradient)
+        if self.hyper_gradient == "fixed weights":
+            self.hypers.check_likelihood()
         return self
 
     def declared_metrics(self) -> tuple[schema.Metric, ...]:
@@ -355,7 +332,7 @@ class MembersConfig(MethodConfig):
     @classmethod
     def _check_has_two_ends(cls, value: int) -> int:
         if value == 1:
-            raise ValueError("a line has two ends: use 0 for none, or 2 points and more")
+            raise ValueError("a line has two ends: use 0 for none, or 2 and more")
         return value
 
     def check(self, task: "Task | None" = None, *, copies_state: bool = False) -> None:

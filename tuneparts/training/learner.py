@@ -24,16 +24,13 @@ class Learner(Protocol):
     @property
     def finished(self) -> bool:
         """Whether the whole budget is spent; `advance` must not be called any more."""
-        ...
 
     @property
     def passes(self) -> int:
         """Forward-backwards over one batch so far."""
-        ...
 
     def advance(self) -> Mapping[str, float]:
         """Train for one interval and report schema metrics; `test/*` only when finished."""
-        ...
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that training changes: weights, optimisers, hypers, generators, stage.
@@ -42,26 +39,20 @@ class Learner(Protocol):
         without unpickling code. What the config alone determines (fixed hypers, the learning
         rate) stays out: population-based training loads one state under another config.
         """
-        ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue bit for bit from what `state_dict` returned."""
-        ...
 
     def final_module(self) -> "nn.Module":
         """The trained model as one ordinary module in evaluation mode.
 
         It maps inputs as data sets hold them (pixels from 0 to 255, or vectors) to logits (B, K),
-        the same that the learner is scored by. Further training does not change it.
-
-        Raises:
-            ConfigError: There is no model to keep.
+        the same that the learner is scored by. Further training does not change it. A learner that
+        has no model raises a `ConfigError`.
         """
-        ...
 
     def artifacts(self) -> Mapping[str, Columns]:
         """Small tables by name, asked for once it has finished; a megabyte at most in all."""
-        ...
 
 
 class TaskRunner(Protocol):
@@ -69,7 +60,6 @@ class TaskRunner(Protocol):
 
     def share(self, value: Any) -> Any:
         """A handle that `run` takes in the value's place; what is behind it is sent only once."""
-        ...
 
     def run(
         self,
@@ -84,19 +74,10 @@ class TaskRunner(Protocol):
     ) -> list[Any]:
         """What `function(*shared, job)` returns for each job, in order.
 
-        Args:
-            function: importable by name in another process.
-            shared: handles from `share`.
-            jobs: the last argument of each call.
-            cpus: of each call.
-            gpus: of each call.
-            at_once: calls that run side by side.
-            timeout: seconds for each call; None waits.
-
-        Returns:
-            A result each; an exception in the place of one that raised, died or was late.
+        The function is importable by name in another process, and `shared` are handles from
+        `share`. A call has these resources and seconds, and `at_once` of them run side by side. In
+        the place of one that raised, died or was late is an exception.
         """
-        ...
 
 
 class _Device:
@@ -140,29 +121,14 @@ class Context:
 
 
 def available_device(gpus: float = 1.0) -> "torch.device":
-    """Where a learner runs: on the GPU if it was given one, or a share of it, else on the CPU.
-
-    That a GPU can be seen is not enough. Workers that were given none see those of others.
-
-    Args:
-        gpus: how much of a GPU the learner was given.
-
-    Example:
-        >>> available_device(gpus=0)
-        device(type='cpu')
-    """
+    """The GPU if a share of one was given, else the CPU: workers see also GPUs of others."""
     import torch
 
     return torch.device("cuda" if gpus > 0 and torch.cuda.is_available() else "cpu")
 
 
 def to_csv(columns: Columns) -> str:
-    r"""Write a table as CSV with a header; numbers have six digits, more than a figure shows.
-
-    Example:
-        >>> to_csv({"layer": ["a", "b"], "mu": [0.5, 1 / 3]})
-        'layer,mu\na,0.5\nb,0.333333\n'
-    """
+    """Write a table as CSV with a header; numbers have six digits, more than a figure shows."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)

@@ -1,9 +1,8 @@
 """The one training loop: a method supplies a step, the loop counts, checks and reports.
 
-A trained learner is one ordinary module, which is kept and served. It takes inputs as data sets
-hold them, normalises them as training did, and predicts what the learner was scored by: the same
-net, hypers and averaging. Its draws of augmentation start in each call where those of the test
-scores started, so equal inputs have equal predictions.
+A trained learner is one ordinary module, which is kept and served. It normalises inputs as training
+did and predicts what the learner was scored by, with the draws that the test scores started from,
+so equal inputs have equal predictions.
 
 Shapes: B examples, K outputs, M members.
 """
@@ -11,7 +10,7 @@ Shapes: B examples, K outputs, M members.
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,14 +19,27 @@ from torch import Tensor, nn
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError, DivergedError
+from tuneparts.data.batches import Batches
+from tuneparts.data.device_examples import DeviceExamples, kept_on_device
 from tuneparts.data.target import Target
+from tuneparts.data.task import Examples
 from tuneparts.hypers.hypers import Hypers
 from tuneparts.models.layout import lay_out
-from tuneparts.training.config import MethodConfig, Runtime
+from tuneparts.models.survey import draws_globally
+from tuneparts.training.config import (
+    MembersConfig,
+    MethodConfig,
+    OptimiserConfig,
+    Runtime,
+    SupervisedConfig,
+)
 from tuneparts.training.learner import Columns, Context
 from tuneparts.training.passes import Passes
-from tuneparts.training.scores import EVAL_BATCH, published_scores
 from tuneparts.training.state import Stateful
+from tuneparts.training.step import gradient_step, loss_on, set_lr
+
+EVAL_BATCH = 500
+"""Examples at a time, unless they are averaged over several samples each."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +48,6 @@ class Step:
 
     passes: int
     losses: Mapping[str, Tensor]
-
-    @property
-    def weight_steps(self) -> int:
-        """1 if it moved weights, and so had a training loss; 0 if it moved hypers alone."""
-        return int("train/loss" in self.losses)
 
 
 class FinalModule(nn.Module):
@@ -64,7 +71,6 @@ class FinalModule(nn.Module):
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
-        """Outputs (B, K)."""
         if self.mean.numel():
             shape = (1, -1, *[1] * (x.ndim - 2))
             x = (x.to(self.mean.dtype) - self.mean.view(shape)) / self.std.view(shape)
@@ -82,7 +88,6 @@ class UnderHypers(nn.Module):
         self.seed = seed
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, K)."""
         generator = seeding.torch_generator(self.seed, "evaluate test", device=x.device)
         return self.hypers.predict(self.net, x, generator=generator, training=False)
 
@@ -96,7 +101,6 @@ class MeanOfMembers(nn.Module):
         self.target = target
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, K)."""
         return self.target.combined(self.model(x))
 
 
@@ -111,8 +115,8 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
         config.check(context.task)
         if context.task.corrupted is not None and type(self).predictor is LoopLearner.predictor:
             raise ConfigError(
-                "corrupted images are scored by methods that train one net or several members, but "
-                f"{type(self).__name__} keeps none. Leave the data's `corrupted` out."
+                f"{type(self).__name__} keeps no net that corrupted images could be scored by. "
+                "Leave the data's `corrupted` out."
             )
         self.config = config
         self.context = context
@@ -146,8 +150,7 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
     def predictor(self) -> nn.Module:
         """What scores are of, as an ordinary module from normalised inputs to outputs (B, K)."""
         raise ConfigError(
-            "a model is kept of methods that train one net or several members, but "
-            f"{type(self).__name__} has none. Keep the model of another arm."
+            f"{type(self).__name__} trains neither one net nor members: keep that of another arm."
         )
 
     def final_module(self) -> FinalModule:
@@ -178,71 +181,201 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
         return self._passes >= start + self.config.interval
 
     def advance(self) -> dict[str, float]:
-        with self.training_passes.runtime.numerics(self.context.device, is_training=False):
-            return self._interval()
-
-    def _interval(self) -> dict[str, float]:
-        start = self._passes
-        seen: dict[str, list[Tensor]] = {}
-        has_run = False
-        while not (self.finished or self.interval_is_over(start)):
-            with self.training_passes.training() as block:
-                step = self.step()
-            has_run |= block.has_run
-            self.count(step)
-            for name, loss in step.losses.items():
-                seen.setdefault(name, []).append(loss)
-        if "train/loss" in seen and not has_run:
-            self.training_passes.refuse_unused()
-        return self.report(seen, start)
+        start, seen, passes = self._passes, dict[str, list[Tensor]](), self.training_passes
+        with passes.runtime.numerics(self.context.device, is_training=False):
+            while not (self.finished or self.interval_is_over(start)):
+                with passes.training():
+                    step = self.step()
+                self.count(step)
+                for name, loss in step.losses.items():
+                    seen.setdefault(name, []).append(loss)
+            has_run, passes.has_run = passes.has_run, False
+            is_plain = passes.runtime == Runtime(deterministic=passes.runtime.deterministic)
+            if "train/loss" in seen and not (has_run or is_plain):
+                raise ConfigError(
+                    f"{passes.runtime!r} had no effect: a method takes part by calling nets by "
+                    "`loss_on` or `tuneparts.training.passes.run`, but this one never has."
+                )
+            return self.report(seen, start)
 
     @property
     def scored_at_once(self) -> int:
         """Examples of a batch in evaluation."""
         return EVAL_BATCH
 
+    @torch.no_grad()
     def corrupted_scores(self) -> dict[str, float]:
-        """Scores on the data's corrupted test images, where it has some, at the very end."""
-        corrupted = self.context.task.corrupted
+        """Means over the data's corrupted test images, of all kinds and severities alike."""
+        corrupted, device = self.context.task.corrupted, self.context.device
         if corrupted is None or not self.finished:
             return {}
-        return published_scores(
-            self.final_module(),
-            corrupted,
-            target=self.target,
-            device=self.context.device,
-            batch_size=self.scored_at_once,
-        )
+        module, rows = self.final_module(), []
+        labels_N = torch.from_numpy(corrupted.labels).to(device)
+        for kind, severity in corrupted.conditions:
+            images = torch.from_numpy(corrupted.images(kind, severity))
+            parts = torch.split(images, self.scored_at_once)
+            outputs_NK = torch.cat([module(part.to(device)) for part in parts])
+            rows.append(self.target.scores(outputs_NK, labels_N))
+        return {f"corrupted/{name}": sum(row[name] for row in rows) / len(rows) for name in rows[0]}
 
     def count(self, step: Step) -> None:
-        """Count what a step cost."""
+        """Count what a step cost; one that moved hypers alone has no training loss."""
         self._passes += step.passes
-        self._weight_steps += step.weight_steps
+        self._weight_steps += "train/loss" in step.losses
 
     def report(self, seen: Mapping[str, list[Tensor]], start: int) -> dict[str, float]:
-        """The mean losses of an interval, the costs so far, and the scores.
-
-        Raises:
-            DivergedError: A loss is not finite.
-        """
-        metrics = {name: self._mean(name, losses, start) for name, losses in seen.items()}
-        costs = {"cost/passes": float(self._passes)}
+        """The mean losses of an interval, the costs so far, and the scores."""
+        metrics = {}
+        for name, losses in seen.items():
+            # One device synchronisation for all steps.
+            values: list[float] = torch.stack(losses).double().tolist()
+            metrics[name] = sum(values) / len(values)
+            for number, value in enumerate(values):
+                if not math.isfinite(value):
+                    raise DivergedError(
+                        f"`{name}` must stay finite, but is {value} at step {number} after pass "
+                        f"{start} (seed {self.context.seed}). Lower the learning rate, or look at "
+                        f"the config: {self.config.model_dump_json()}"
+                    )
+        metrics["cost/passes"] = float(self._passes)
         if self._weight_steps >= 0:
-            costs["cost/weight_steps"] = float(self._weight_steps)
-        return {**metrics, **costs, **self.evaluate(), **self.corrupted_scores()}
+            metrics["cost/weight_steps"] = float(self._weight_steps)
+        return {**metrics, **self.evaluate(), **self.corrupted_scores()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         # A state from before weight steps were counted has no count, and gets none.
         super().restore({"weight_steps": -(10**12), **state})
 
-    def _mean(self, name: str, losses: list[Tensor], start: int) -> float:
-        """Mean over the interval; one device synchronisation for all its steps."""
-        values: list[float] = torch.stack(losses).double().tolist()
-        for number, value in enumerate(values):
-            if not math.isfinite(value):
-                raise DivergedError(
-                    f"`{name}` must stay finite, but is {value} at step {number} after pass "
-                    f"{start} (seed {self.context.seed}). Lower the learning rate, or look at the "
-                    f"config: {self.config.model_dump_json()}"
-                )
-        return sum(values) / len(values)
+
+@torch.no_grad()
+def outputs_of(
+    predict: Callable[[Tensor], Tensor], examples: DeviceExamples, *, batch_size: int = EVAL_BATCH
+) -> tuple[Tensor, Tensor]:
+    """Outputs (N, K), or (M, N, K) of members, and labels (N, ...) of all examples, in order."""
+    parts = [(predict(x), y) for x, y in examples.iterate(batch_size)]
+    return torch.cat([outputs for outputs, _ in parts], -2), torch.cat([y for _, y in parts])
+
+
+class DataLearner(LoopLearner):
+    """A learner with the parts of its data on the device."""
+
+    config: SupervisedConfig | MembersConfig
+
+    def __init__(self, config: SupervisedConfig | MembersConfig, context: Context) -> None:
+        super().__init__(config, context)
+        task, is_all = context.task, config.train_on == "all"
+        self.train_data = self._on_device(task.train.joined(task.val) if is_all else task.train)
+        self._val = None if is_all else self._on_device(task.val)
+        self._test = self._on_device(task.test)
+
+    def generator(self, *stream: str) -> torch.Generator:
+        """A named stream of this run, on the device."""
+        return seeding.torch_generator(self.context.seed, *stream, device=self.context.device)
+
+    def new_batches(self, *stream: str | int) -> Batches:
+        """Batches of training data without replacement, by a named stream of this run."""
+        size, seed = self.config.batch_size, self.context.seed
+        num = len(self.train_data)
+        return Batches(num, size, seed=seed, stream=stream or ("batches",), replacement=False)
+
+    def scored(self) -> dict[str, DeviceExamples]:
+        """The parts of the data that are scored at the end of the present interval, by name."""
+        has_test = self.finished or self.context.score_test_always
+        found = {"val": self._val, "test": self._test if has_test else None}
+        return {name: part for name, part in found.items() if part is not None and len(part)}
+
+    def _on_device(self, examples: Examples) -> DeviceExamples:
+        task = self.context.task
+        return kept_on_device(examples, mean=task.mean, std=task.std, device=self.context.device)
+
+
+class SupervisedLearner(DataLearner, parts=("hypers",)):
+    """Data on the device, a net with hypers, and scores of it on validation and test data."""
+
+    config: SupervisedConfig
+
+    def __init__(
+        self, config: SupervisedConfig, context: Context, *, learns_hypers: bool = False
+    ) -> None:
+        super().__init__(config, context)
+        task = context.task
+        if learns_hypers and config.hyper_gradient != "through a step":
+            config.hypers.check_likelihood()
+        with seeding.isolated(context.seed, "init"):
+            net = self.laid_out(config.net.build(task.in_shape, task.num_outputs))
+        self.hypers: Hypers = config.hypers.build(
+            learnable=learns_hypers, net=net, in_shape=task.in_shape, num_outputs=task.num_outputs
+        ).to(context.device)
+        self.net: nn.Module = net.to(context.device)
+        if len(self.train_data):
+            x, _ = self.train_data.take(torch.arange(min(2, len(self.train_data))))
+            self.hypers.draws_globally = draws_globally(self.net, x)
+
+    def predict(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Outputs (B, K) as used for scores; methods with other forward views override it."""
+        return self.hypers.predict(self.net, x, generator=generator, training=False)
+
+    def trained_net(self) -> nn.Module:
+        """The net that `predict` predicts with, as an ordinary module; override both or none."""
+        return self.net
+
+    def predictor(self) -> nn.Module:
+        return UnderHypers(self.trained_net(), self.hypers, self.context.seed)
+
+    def evaluate(self) -> dict[str, float]:
+        metrics = self.hypers.values()
+        for split, examples in self.scored().items():
+            metrics |= self.score(examples, split)
+        return metrics
+
+    def score(self, examples: DeviceExamples, split: str) -> dict[str, float]:
+        """Scores of a split, always under the same augmentation draws."""
+        generator = self.generator(f"evaluate {split}")
+        was_training = self.net.training
+        self.net.eval()
+        found = outputs_of(
+            lambda x: self.predict(x, generator), examples, batch_size=self.scored_at_once
+        )
+        self.net.train(was_training)
+        return {f"{split}/{name}": value for name, value in self.target.scores(*found).items()}
+
+    @property
+    def scored_at_once(self) -> int:
+        return max(1, EVAL_BATCH // self.hypers.num_samples(training=False))
+
+
+class Release(Stateful, parts=("optimiser", "batches", "augmentation")):
+    """The last stage of a run: ordinary steps of all weights on all data, hypers held.
+
+    It gives back the data that was kept from weights to judge hypers by. Validation-set
+    optimisation calls this fine-tuning (Mlodozeniec et al. 2023, I.4). The learner saves net and
+    hypers.
+    """
+
+    def __init__(self, learner: SupervisedLearner, optimiser: OptimiserConfig) -> None:
+        self._net, self._hypers, self._target = learner.net, learner.hypers, learner.target
+        self.examples, self.config = learner.train_data, optimiser
+        self.optimiser = optimiser.build(learner.net)
+        self.batches = Batches(
+            len(self.examples),
+            learner.config.batch_size,
+            seed=learner.context.seed,
+            stream=("release", "batches"),
+            replacement=False,
+        )
+        self.augmentation = learner.generator("augment release")
+
+    def step(self, progress: float) -> Step:
+        """One update, one pass."""
+        set_lr(self.optimiser, self.config.lr_at(progress))
+        batch = self.examples.take(self.batches.next(), of=self.batches)
+        with self._hypers.detached():
+            loss = loss_on(
+                batch,
+                net=self._net,
+                hypers=self._hypers,
+                target=self._target,
+                generator=self.augmentation,
+            )
+        gradient_step(self._hypers.penalised(loss, self._net.parameters()), self.optimiser)
+        return Step(passes=1, losses={"train/loss": loss.detach()})

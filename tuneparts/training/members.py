@@ -1,14 +1,19 @@
 """What every method that trains several members on one data set shares.
 
 A pass is one batch through all members: methods are compared at equally many updates, and
-`size/flops` says what each costs.
+`size/flops` says what each costs. An ensemble can stop after any of its members: every subset is an
+operating point, accuracy against operations (the anytime inference of Teterwak et al. 2024), and
+costs what its members cost.
 
 Legend: M members, B batch, N examples, K classes.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import accumulate, combinations
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +22,6 @@ from torch.nn.functional import cross_entropy
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.batches import Batches
-from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.target import Classes, Reduction
 from tuneparts.hypers.config import FixedConfig
 from tuneparts.models import NetConfig
@@ -25,17 +29,117 @@ from tuneparts.models.reweighted import reweighted, standalone
 from tuneparts.models.sizes import count_flops, count_parameters
 from tuneparts.training.config import MembersConfig
 from tuneparts.training.learner import Context
-from tuneparts.training.loop import MeanOfMembers, Step
+from tuneparts.training.loop import EVAL_BATCH, DataLearner, MeanOfMembers, Step, outputs_of
 from tuneparts.training.passes import run
-from tuneparts.training.predictions import (
-    OperatingPoint,
-    accuracies_between,
-    differences,
-    operating_points,
-)
-from tuneparts.training.scores import EVAL_BATCH
-from tuneparts.training.step import gradient_step, set_lr
-from tuneparts.training.supervised import DataLearner
+from tuneparts.training.step import Batch, gradient_step, set_lr
+
+ALL_SUBSETS_UP_TO = 6
+"""Members; larger ensembles have the points of their first 1, 2, ... members only."""
+
+
+def differences(logits_MNK: Tensor, labels_N: Tensor) -> dict[str, float]:
+    """Mean accuracy of single members, and disagreement and diversity over pairs of them.
+
+    Disagreement is the fraction of examples with different predictions. Diversity divides it by the
+    error of one of the two, over both choices (Fort et al. 2019), if any member errs.
+    """
+    predicted_MN = logits_MNK.argmax(dim=2)
+    error_M = (predicted_MN != labels_N).double().mean(dim=1)
+    values = {"member_accuracy": 1 - float(error_M.mean())}
+    if (num := len(logits_MNK)) == 1:
+        return values
+    differ_MM = (predicted_MN[:, None] != predicted_MN[None]).double().mean(dim=2)
+    is_pair_MM = ~torch.eye(num, dtype=torch.bool, device=logits_MNK.device)
+    values["disagreement"] = float(differ_MM[is_pair_MM].mean())
+    usable_MM = is_pair_MM & (error_M > 0)[:, None]
+    if usable_MM.any():
+        ratios_MM = differ_MM / error_M.clamp_min(torch.finfo(torch.float64).tiny)[:, None]
+        values["diversity"] = float(ratios_MM[usable_MM].mean())
+    return values
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """A subset of members with its cost and scores."""
+
+    members: tuple[int, ...]
+    flops: int
+    accuracy: float
+    nll: float
+
+    def metrics(self, split: str) -> dict[str, float]:
+        """What is reported of it, with its members joined, as in `0_2`."""
+        name = "_".join(map(str, self.members))
+        if split == "val":
+            return {f"anytime/val_nll.{name}": self.nll}
+        return {
+            f"anytime/accuracy.{name}": self.accuracy,
+            f"anytime/nll.{name}": self.nll,
+            f"anytime/flops.{name}": float(self.flops),
+        }
+
+
+def subsets(num_members: int) -> list[tuple[int, ...]]:
+    """Every non-empty subset, or the prefixes of a large ensemble."""
+    everyone = range(num_members)
+    if num_members > ALL_SUBSETS_UP_TO:
+        return [tuple(everyone[: size + 1]) for size in everyone]
+    return [chosen for size in everyone for chosen in combinations(everyone, size + 1)]
+
+
+def operating_points(
+    logits_MNK: Tensor, labels_N: Tensor, flops: Sequence[int]
+) -> list[OperatingPoint]:
+    """The points of all subsets, cheapest first.
+
+    `flops` are of each member for one example; one number where members cannot run alone, and all
+    of them are the only point.
+    """
+    points, target = [], Classes()
+    run_alone = len(flops) == len(logits_MNK)
+    for members in subsets(len(logits_MNK)) if run_alone else [tuple(range(len(logits_MNK)))]:
+        found = target.scores(target.combined(logits_MNK[list(members)]), labels_N)
+        cost = sum(flops[m] for m in members) if run_alone else sum(flops)
+        points.append(OperatingPoint(members, cost, found["accuracy"], found["nll"]))
+    return sorted(points, key=lambda point: (point.flops, point.members))
+
+
+def nested_points(
+    predictions: Sequence[tuple[tuple[int, ...], Tensor]], labels_N: Tensor, added: Sequence[int]
+) -> list[OperatingPoint]:
+    """The points of members that are always evaluated in one order, each on top of the last.
+
+    `predictions` are the members that each is of and its logits (N, K), and `added` the operations
+    that each member adds for one example.
+    """
+    points = []
+    for (members, logits_NK), cost in zip(predictions, accumulate(added), strict=True):
+        found = Classes().scores(logits_NK, labels_N)
+        points.append(OperatingPoint(members, cost, found["accuracy"], found["nll"]))
+    return points
+
+
+@torch.no_grad()
+def accuracies_between(
+    one: nn.Module, other: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], num_points: int
+) -> list[float]:
+    """Accuracy at equally spaced points from `one` to `other`, both ends included.
+
+    A dip along the line says that the members are in different basins (Fort et al. 2019). There are
+    no valid running statistics in between, so norms use those of the batch.
+    """
+    data = list(batches)
+    between = deepcopy(one).train()
+    ends = [dict(net.named_parameters()) for net in (one, other)]
+    found = []
+    for i in range(num_points):
+        t = i / (num_points - 1)
+        for name, parameter in between.named_parameters():
+            # Exact at both ends, unlike a + t (b - a).
+            parameter.copy_((1 - t) * ends[0][name] + t * ends[1][name])
+        num_right = sum(int((between(x).argmax(dim=1) == y).sum()) for x, y in data)
+        found.append(num_right / sum(len(y) for _, y in data))
+    return found
 
 
 class Members(nn.Module, ABC):
@@ -67,8 +171,6 @@ class Members(nn.Module, ABC):
 
     def plain(self, member: int) -> nn.Module | None:
         """A member as an ordinary net with weights of its own; None where there is no such net."""
-        del member
-        return None
 
     def materialised(self) -> "Members":
         """Members that predict the same and compute no weights any more: what is served."""
@@ -76,15 +178,15 @@ class Members(nn.Module, ABC):
 
 
 class NetMembers(Members):
-    """Members that have a net each, and may lend it weights that they share."""
+    """Members that have a net each, and lend it weights that they share; here they share none."""
 
     def __init__(self, nets: Sequence[nn.Module], flops: Sequence[int]) -> None:
         super().__init__(len(nets), flops)
         self.nets = nn.ModuleList(nets)
 
-    @abstractmethod
     def lent(self) -> list[dict[str, Tensor]]:
         """For each member the weights that its net does not own, by name, as part of a graph."""
+        return [{} for _ in self.nets]
 
     def forward(self, x: Tensor) -> Tensor:
         return self.under(self.lent(), x)
@@ -92,71 +194,38 @@ class NetMembers(Members):
     def under(self, lent: Sequence[Mapping[str, Tensor]], x: Tensor) -> Tensor:
         """Logits (M, B, K) of the nets with these weights."""
         members = zip(self.nets, lent, strict=True)
-        return torch.stack([reweighted(net, own)(x) for net, own in members])
+        return torch.stack([(reweighted(net, own) if own else net)(x) for net, own in members])
 
     def backward(
-        self,
-        batches: Sequence[tuple[Tensor, Tensor]],
-        loss: Callable[[Tensor, Tensor], Tensor],
+        self, batches: Sequence[Batch], loss: Callable[[Tensor, Tensor], Tensor]
     ) -> Tensor:
-        """Add the gradients of the sum of all members' losses to the parameters' `grad`.
+        """Add the gradients of the sum of all members' losses (M,) to the parameters' `grad`.
 
         Shared weights are computed once, and members follow one another: the activations of one
-        member at a time are in memory.
-
-        Args:
-            batches: inputs (B, ...) and labels of each member.
-            loss: of outputs (B, K) and labels.
-
-        Returns:
-            The loss of each member (M,), without a graph.
+        member at a time are in memory. The losses that are returned have no graph.
         """
-        lent = self.lent()
-        losses, weights, gradients = [], [], []
-        for net, own, (x, y_B) in zip(self.nets, lent, batches, strict=True):
+        losses, found = [], []
+        for net, own, (x, y_B) in zip(self.nets, self.lent(), batches, strict=True):
             leaves = {name: weight.detach().requires_grad_() for name, weight in own.items()}
             value = loss(run(reweighted(net, leaves), x), y_B)
             value.backward()  # type: ignore[no-untyped-call]
             losses.append(value.detach())
-            for name, leaf in leaves.items():
-                if leaf.grad is not None:
-                    weights.append(own[name])
-                    gradients.append(leaf.grad)
-        if weights:
-            torch.autograd.backward(weights, gradients)
+            found += [(own[n], leaf.grad) for n, leaf in leaves.items() if leaf.grad is not None]
+        if found:
+            torch.autograd.backward([one for one, _ in found], [grad for _, grad in found])
         return torch.stack(losses)
 
+    @torch.no_grad()
     def plain(self, member: int) -> nn.Module:
-        with torch.no_grad():
-            return standalone(self.nets[member], self.lent()[member])
+        own = self.lent()[member]
+        return standalone(self.nets[member], own) if own else self.nets[member]
 
-    def materialised(self) -> "PlainMembers":
-        with torch.no_grad():
-            members = zip(self.nets, self.lent(), strict=True)
-            return PlainMembers([standalone(net, own) for net, own in members], self._flops)
-
-
-class PlainMembers(NetMembers):
-    """Nets side by side that share nothing."""
-
-    def lent(self) -> list[dict[str, Tensor]]:
-        return [{} for _ in self.nets]
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.stack([net(x) for net in self.nets])
-
-    def plain(self, member: int) -> nn.Module:
-        return self.nets[member]
-
-    def materialised(self) -> "PlainMembers":
-        return self
+    def materialised(self) -> "NetMembers":
+        return NetMembers([self.plain(member) for member in range(self.num_members)], self._flops)
 
 
 class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_augmentation")):
-    """One step updates all members on the same batch; scores are those of the mean prediction.
-
-    A method sets `model` and `optimiser`, and may have other losses.
-    """
+    """One step updates all members on one batch; a method sets `model` and `optimiser`."""
 
     config: MembersConfig
     model: Members
@@ -166,10 +235,7 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
         super().__init__(config, context)
         task = context.task
         if len(task.in_shape) != 3 and config.augmentation != FixedConfig():
-            raise ConfigError(
-                f"`augmentation` acts on images (C, H, W), but inputs have shape {task.in_shape}. "
-                "Leave it out."
-            )
+            raise ConfigError(f"`augmentation` acts on images, but inputs are {task.in_shape}.")
         self._batches = self.new_batches()
         self._augmentation = self.generator("augment")
 
@@ -181,24 +247,16 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
                 nets.append(self.laid_out(config.build(task.in_shape, task.num_outputs)))
         return nets, [count_flops(net, task.in_shape, is_whole=task.has_tokens) for net in nets]
 
-    @property
-    def schedule_progress(self) -> float:
-        """What the learning rate is a function of."""
-        return self.progress
-
-    def next_batch(self) -> tuple[Tensor, Tensor]:
+    def next_batch(self) -> Batch:
         """Augmented inputs and labels (B,)."""
         return self.augmented(self._batches.next(), of=self._batches)
 
-    def augmented(self, indices_B: Tensor, *, of: Batches | None = None) -> tuple[Tensor, Tensor]:
-        """Augmented inputs and labels of these training examples."""
+    def augmented(self, indices_B: Tensor, *, of: Batches | None = None) -> Batch:
         x, y_B = self.train_data.take(indices_B, of=of)
         return self.config.augmentation(x, self._augmentation), y_B
 
     def new_optimiser(self, module: nn.Module) -> torch.optim.Optimizer:
-        """An optimiser over all parameters of a module, as the config has it."""
-        config = self.config
-        return config.optimiser.build(module, decays_norms=config.decays_norms)
+        return self.config.optimiser.build(module, decays_norms=self.config.decays_norms)
 
     def training_loss(
         self, outputs_BK: Tensor, y_B: Tensor, *, reduction: Reduction = "mean"
@@ -212,10 +270,10 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
     def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
         """Mean loss of each member (M,)."""
         outputs_MBK = run(self.model, x)
-        num_members = len(outputs_MBK)
-        repeated = y_B.repeat(num_members, *[1] * (y_B.ndim - 1))
+        M = len(outputs_MBK)
+        repeated = y_B.repeat(M, *[1] * (y_B.ndim - 1))
         flat = self.training_loss(outputs_MBK.flatten(0, 1), repeated, reduction="none")
-        return flat.view(num_members, -1).mean(dim=1)
+        return flat.view(M, -1).mean(dim=1)
 
     def combined(self, outputs_MBK: Tensor) -> Tensor:
         """The prediction (B, K) of all members together."""
@@ -226,7 +284,7 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
         return loss_M.sum()
 
     def step(self) -> Step:
-        set_lr(self.optimiser, self.config.optimiser.lr_at(self.schedule_progress))
+        set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
         loss_M = self.update()
         return Step(passes=1, losses={"train/loss": loss_M.detach().mean()})
 
@@ -249,34 +307,17 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
         self.model.eval()
         with torch.no_grad(), self.model.prepared():
             for split, examples in self.scored().items():
-                logits_MNK, labels_N = self._logits(examples)
-                metrics |= self._scores(logits_MNK, labels_N, split)
-                if self.finished and split == "test":
-                    metrics |= self._final(logits_MNK, labels_N)
-                elif self.finished:
-                    for point in self.points(logits_MNK, labels_N):
-                        metrics[f"anytime/val_nll.{point.name}"] = point.nll
+                logits_MNK, labels_N = outputs_of(self.model, examples)
+                found = self.target.scores(self.combined(logits_MNK), labels_N)
+                if isinstance(self.target, Classes):
+                    found |= differences(logits_MNK, labels_N)
+                metrics |= {f"{split}/{name}": value for name, value in found.items()}
+                for point in self.points(logits_MNK, labels_N) if self.finished else ():
+                    metrics |= point.metrics(split)
+                if split == "test" and self.finished:
+                    metrics |= self._interpolation()
         self.model.train(was_training)
         return metrics
-
-    def _logits(self, examples: DeviceExamples) -> tuple[Tensor, Tensor]:
-        parts = [(self.model(x), y) for x, y in examples.iterate(EVAL_BATCH)]
-        return torch.cat([p for p, _ in parts], dim=1), torch.cat([y for _, y in parts])
-
-    def _scores(self, logits_MNK: Tensor, labels_N: Tensor, split: str) -> dict[str, float]:
-        found = self.target.scores(self.combined(logits_MNK), labels_N)
-        if isinstance(self.target, Classes):
-            found |= differences(logits_MNK, labels_N)
-        return {f"{split}/{name}": value for name, value in found.items()}
-
-    def _final(self, logits_MNK: Tensor, labels_N: Tensor) -> dict[str, float]:
-        """What is measured once, on test data."""
-        metrics: dict[str, float] = {}
-        for point in self.points(logits_MNK, labels_N):
-            metrics[f"anytime/accuracy.{point.name}"] = point.accuracy
-            metrics[f"anytime/nll.{point.name}"] = point.nll
-            metrics[f"anytime/flops.{point.name}"] = float(point.flops)
-        return metrics | self._interpolation()
 
     def points(self, logits_MNK: Tensor, labels_N: Tensor) -> list[OperatingPoint]:
         """Where a prediction may stop: subsets of members with their costs and scores."""
@@ -288,24 +329,20 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
         num_points = self.config.interpolation_points
         if not num_points or self.model.num_members == 1:
             return {}
-        one, other = self.model.plain(0), self.model.plain(1)
-        if one is None or other is None or _shapes(one) != _shapes(other):
+        ends = [net for net in map(self.model.plain, (0, 1)) if net is not None]
+        shapes = [[(n, p.shape) for n, p in net.named_parameters()] for net in ends]
+        if len(shapes) < 2 or shapes[0] != shapes[1]:
             return {}
-        found = accuracies_between(one, other, self._test.iterate(EVAL_BATCH), num_points)
+        found = accuracies_between(ends[0], ends[1], self._test.iterate(EVAL_BATCH), num_points)
         return {f"interpolation/accuracy.{i}": value for i, value in enumerate(found)}
 
 
 class NetMembersLearner(MembersLearner):
-    """A learner whose members have a net each, and may share weights.
-
-    It minimises the sum of the members' losses. Members go through a step one after another, so
-    that only one holds its activations in memory.
-    """
+    """A learner of nets that may share weights; one at a time holds its activations in memory."""
 
     model: NetMembers
 
-    def batches(self) -> list[tuple[Tensor, Tensor]]:
-        """Augmented inputs and labels for each member."""
+    def batches(self) -> list[Batch]:
         return [self.next_batch()] * self.model.num_members
 
     def update(self) -> Tensor:
@@ -316,7 +353,3 @@ class NetMembersLearner(MembersLearner):
         loss_M = self.model.backward(self.batches(), loss)
         self.optimiser.step()
         return loss_M
-
-
-def _shapes(net: torch.nn.Module) -> list[tuple[str, torch.Size]]:
-    return [(name, p.shape) for name, p in net.named_parameters()]

@@ -10,9 +10,6 @@ stacked, (P, N, D), so that P products are one batched product. Images are wide,
 grouped convolution. Nets that are not sequences of known layers are mapped by `torch.vmap`, which
 gives the same numbers but gains little.
 
-What a slot computes depends on the number of slots and on which one it is, because kernels round by
-where numbers are in memory. It does not depend on what the other slots hold, not in a single bit.
-
 Legend: P slots, C channels, H height, W width, D features, O outputs, B examples, S samples of
 each, N = B * S, K outputs.
 """
@@ -31,15 +28,13 @@ from torch.nn import functional
 
 from tuneparts.core.errors import ConfigError, DivergedError
 from tuneparts.data.target import Binary, Classes, Values
-from tuneparts.hypers import Hyper
 from tuneparts.hypers.affine import Affine, resample
-from tuneparts.hypers.concrete import Act, DropoutSlot
+from tuneparts.hypers.parts import Act, DropoutSlot
 from tuneparts.training.config import Runtime, SupervisedConfig
-from tuneparts.training.loop import Step
+from tuneparts.training.loop import Step, SupervisedLearner
 from tuneparts.training.process import keep_freed_memory
 from tuneparts.training.state import lay_out_moments
 from tuneparts.training.step import Batch, set_lr
-from tuneparts.training.supervised import SupervisedLearner
 
 Acts = Sequence[tuple[Act, torch.Generator] | None]
 """What the hypers of each slot do at dropout layers, and what they draw from; empty for nothing."""
@@ -60,25 +55,22 @@ def pack_key(config: SupervisedConfig) -> str:
     The numbers of hypers may differ, but not whether they do something. Where several samples are
     averaged, those at an end of their range may not: there a hyper may draw nothing.
     """
-    hypers = config.hypers
+    hypers, parts = config.hypers, {}
+    for name, hyper in hypers.parts.items():
+        numbers, ends, is_still = hyper.numbers(), {}, True
+        for field, number in numbers.items():
+            value = getattr(hyper, field)
+            for place, one in enumerate(value if isinstance(value, tuple) else (value,)):
+                is_still &= one == number.identity
+                is_end = one in (number.link.low, number.link.high, number.identity)
+                if is_end and hypers.samples > 1:
+                    ends[f"{field}.{place}"] = one
+        fixed = hyper.model_dump(mode="json", exclude=set(numbers))
+        parts[name] = [type(hyper).__qualname__, fixed, is_still, ends]
     tree = config.model_dump(mode="json", exclude={"hypers", "optimiser"})
     tree["optimiser"] = config.optimiser.model_dump(mode="json", include=_SHARED)
-    tree["hypers"] = [hypers.samples, hypers.averaging]
-    tree["parts"] = {name: _fixed(part, hypers.samples > 1) for name, part in hypers.parts.items()}
+    tree |= {"hypers": [hypers.samples, hypers.averaging], "parts": parts}
     return json.dumps(tree, sort_keys=True)
-
-
-def _fixed(hyper: Hyper, has_samples: bool) -> list[Any]:
-    """What a hyper is besides its numbers, whether it does something, and which are at an end."""
-    numbers, ends, is_still = hyper.numbers(), {}, True
-    for field, number in numbers.items():
-        value = getattr(hyper, field)
-        for place, one in enumerate(value if isinstance(value, tuple) else (value,)):
-            is_still &= one == number.identity
-            if has_samples and one in (number.link.low, number.link.high, number.identity):
-                ends[f"{field}.{place}"] = one
-    fixed = hyper.model_dump(mode="json", exclude=set(numbers))
-    return [type(hyper).__qualname__, fixed, is_still, ends]
 
 
 class PackableLearner(SupervisedLearner):
@@ -88,8 +80,7 @@ class PackableLearner(SupervisedLearner):
     augmentation: torch.Generator
 
     @abstractmethod
-    def batch(self) -> Batch:
-        """Draw the examples of a step."""
+    def batch(self) -> Batch: ...
 
     @abstractmethod
     def skip_to(self, other: Any) -> None:
@@ -97,12 +88,10 @@ class PackableLearner(SupervisedLearner):
 
 
 class Pack:
-    """Learners of one seed that have spent the same passes, trained together.
+    """Learners of one seed and `pack_key` that have spent the same passes, trained together.
 
-    Args:
-        learners: slot -> learner, of configs with the same `pack_key`.
-        width: number of slots. It and the slot of a trial decide how its numbers are rounded; what
-            other slots hold does not, so those without a learner are computed as well.
+    The number of slots and the slot of a trial decide how its numbers are rounded; what other slots
+    hold does not, so those without a learner are computed as well.
     """
 
     def __init__(self, learners: Mapping[int, PackableLearner], width: int) -> None:
@@ -111,7 +100,9 @@ class Pack:
         first = self._first = next(iter(learners.values()))
         nets = {slot: learner.net for slot, learner in learners.items()}
         self._net = PackedNet(nets, width, 1 + len(first.context.task.in_shape))
-        self._acts = self._at_slots()
+        acts = {slot: learner.hypers.at_slots(training=True) for slot, learner in learners.items()}
+        each = {s: (act, learners[s].augmentation) for s, act in acts.items() if act is not None}
+        self._acts: Acts = [each.get(slot) for slot in range(width)] if each else []
         if first.hypers.draws_globally or (self._acts and not self._net.has_forms):
             raise ConfigError(
                 f"net {type(first.net).__name__}: every trial has draws of its own, but there is "
@@ -124,9 +115,13 @@ class Pack:
         """Whether the losses of all slots are those of one larger batch."""
         named = dict(first.net.named_parameters())
         self._all = [self._net.tensors[name] for name in named]
-        self._names = [name for name, one in named.items() if one.requires_grad]
-        self._moving = [self._net.tensors[name] for name in self._names]
-        self._adam: dict[int, list[tuple[Any, ...]]] = {}
+        names = [name for name, one in named.items() if one.requires_grad]
+        self._moving = [self._net.tensors[name] for name in names]
+        self._moved = {
+            slot: [net.get_parameter(name) for name in names] for slot, net in nets.items()
+        }
+        for learner in learners.values():
+            lay_out_moments(learner.optimiser)  # the weights have become views of larger tensors
 
     def advance(self) -> dict[int, dict[str, float] | DivergedError]:
         """Train for one interval; returns what each slot reports, or why it cannot go on."""
@@ -162,7 +157,10 @@ class Pack:
         # torch's fused kernels read gradients in memory order, whatever their strides.
         each = [None if one is None else one.contiguous().unbind() for one in found]
         for slot, learner in self._learners.items():
-            self._move(slot, learner, [None if one is None else one[slot] for one in each])
+            for parameter, gradient in zip(self._moved[slot], each, strict=True):
+                parameter.grad = None if gradient is None else gradient[slot]
+            set_lr(learner.optimiser, learner.config.optimiser.lr_at(learner.progress))
+            learner.optimiser.step()
         return losses_P.detach()
 
     def _inputs(self, x: Tensor) -> Tensor:
@@ -185,13 +183,6 @@ class Pack:
         by_slot = dict(zip(self._learners, drawn, strict=True))
         return torch.stack([by_slot.get(slot, drawn[0]) for slot in range(self._width)])
 
-    def _at_slots(self) -> Acts:
-        found: list[Any] = [None] * self._width
-        for slot, learner in self._learners.items():
-            act = learner.hypers.at_slots(training=True)
-            found[slot] = None if act is None else (act, learner.augmentation)
-        return found if any(found) else []
-
     def _losses(self, outputs_PNK: Tensor, y_B: Tensor) -> Tensor:
         """The loss of each slot (P,)."""
         target, P = self._first.target, self._width
@@ -205,56 +196,12 @@ class Pack:
             losses[slot] = learner.hypers.loss(outputs_BK, y_B, target.loss)
         return torch.stack(losses)
 
-    def _move(
-        self, slot: int, learner: PackableLearner, gradients: Sequence[Tensor | None]
-    ) -> None:
-        """One step of a learner's optimiser: Adam's kernel itself, or a tenth of it is Python."""
-        set_lr(learner.optimiser, learner.config.optimiser.lr_at(learner.progress))
-        if not self._adam.get(slot) or any(one is None for one in gradients):
-            parameters = [learner.net.get_parameter(name) for name in self._names]
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.grad = gradient
-            lay_out_moments(learner.optimiser)
-            learner.optimiser.step()
-            self._adam[slot] = _adam_groups(learner.optimiser, parameters)
-            return
-        for group, places, weights, first, second, counts in self._adam[slot]:
-            own, (beta1, beta2) = [gradients[place] for place in places], group["betas"]
-            rule = {k: group[k] for k in ("lr", "weight_decay", "eps", "amsgrad", "maximize")}
-            torch._foreach_add_(counts, 1)
-            torch._fused_adam_(
-                weights, own, first, second, [], counts, beta1=beta1, beta2=beta2, **rule
-            )
-
-
-def _adam_groups(
-    optimiser: torch.optim.Optimizer, parameters: Sequence[Tensor]
-) -> list[tuple[Any, ...]]:
-    """What Adam's kernel takes, group by group; empty for other optimisers."""
-    places, found = {id(one): place for place, one in enumerate(parameters)}, []
-    for group in optimiser.param_groups:
-        moved = [one for one in group["params"] if id(one) in places]
-        states = [optimiser.state[one] for one in moved]
-        if any("exp_avg" not in state for state in states):
-            return []
-        lists = [[state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step")]
-        weights = [one.detach() for one in moved]
-        found.append((group, [places[id(one)] for one in moved], weights, *lists))
-    return [one for one in found if one[1]]
-
 
 class PackedNet:
     """P nets in one.
 
-    Args:
-        nets: slot -> net. Their parameters and buffers become views of `tensors`.
-        width: P. Slots without a net hold copies of the first net, whose outputs are not used.
-        num_dims: of the inputs (N, ...) of a single net.
-
-    Example:
-        >>> nets = {slot: nn.Sequential(nn.Linear(3, 4), nn.Tanh()) for slot in range(5)}
-        >>> PackedNet(nets, 5, 2)(torch.randn(7, 3)).shape
-        torch.Size([5, 7, 4])
+    Parameters and buffers of the nets, by slot, become views of `tensors`. Slots without a net hold
+    copies of the first, whose outputs are not used. Inputs (N, ...) of one net have `num_dims`.
     """
 
     def __init__(self, nets: Mapping[int, nn.Module], width: int, num_dims: int) -> None:

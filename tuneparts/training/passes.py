@@ -5,9 +5,8 @@ A learner opens a block around each of its steps, and whatever trains inside it 
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,41 +24,18 @@ class Passes:
     def __init__(self, runtime: Runtime, device: torch.device) -> None:
         self.runtime = runtime
         self.device = device
+        self.has_run = False
+        """Whether a net has been called by `run` in the present interval."""
         self._compiled: dict[int, tuple[Any, Net]] = {}
 
     @contextmanager
-    def training(self) -> "Iterator[_Block]":
+    def training(self) -> Iterator[None]:
         """A block in which `run` calls nets in this way."""
-        block = _Block(self)
-        token = _current.set(block)
-        try:
-            with self.runtime.numerics(self.device, is_training=True):
-                yield block
-        finally:
-            _current.reset(token)
+        with self.runtime.numerics(self.device, is_training=True), _set(self):
+            yield
 
-    def refuse_unused(self) -> None:
-        """Refuse a learner that has trained without `run`, where that makes a difference."""
-        if self.runtime != Runtime(deterministic=self.runtime.deterministic):
-            raise ConfigError(
-                f"a method takes part in its `runtime` by calling nets through `loss_on` or "
-                f"`tuneparts.training.passes.run`, but this one never has, and {self.runtime!r} "
-                "had no effect. Leave `runtime` out, or change the method."
-            )
-
-    def call(self, net: Net, x: Tensor, *, exactly: bool) -> Tensor:
-        """The outputs of a net; see `run`."""
-        if exactly:
-            return net(x)
-        if self.runtime.compile:
-            net = self._compile(net)
-        if self.runtime.precision != "bf16":
-            return net(x)
-        with torch.autocast(self.device.type, dtype=torch.bfloat16):
-            outputs = net(x)
-        return outputs.float()
-
-    def _compile(self, net: Net) -> Net:
+    def compiled(self, net: Net) -> Net:
+        """The same net, compiled once."""
         if not isinstance(net, nn.Module):
             raise ConfigError(
                 "`runtime.compile` is for methods that train one net as it is, but this one calls "
@@ -70,49 +46,43 @@ class Passes:
         return self._compiled[id(net)][1]
 
 
-@dataclass
-class _Block:
-    """A step under way."""
-
-    passes: Passes
-    has_run: bool = False
-    """Whether a net has been called by `run`."""
+_current: ContextVar[Passes | None] = ContextVar("tuneparts_passes", default=None)
 
 
-_current: ContextVar[_Block | None] = ContextVar("tuneparts_passes", default=None)
+@contextmanager
+def _set(passes: Passes | None) -> Iterator[None]:
+    token = _current.set(passes)
+    try:
+        yield
+    finally:
+        _current.reset(token)
 
 
 def run(net: Net, x: Tensor, *, exactly: bool = False) -> Tensor:
     """Call a net as the training step around this call wants it.
 
-    Args:
-        net: from inputs to outputs.
-        x: a batch.
-        exactly: in float32 and not compiled, as hyper steps are.
-
-    Example:
-        >>> run(nn.Identity(), torch.ones(2)).tolist()
-        [1.0, 1.0]
+    If `exactly`, in float32 and not compiled, as hyper steps are.
     """
-    block = _current.get()
-    if block is None:
+    ran_elsewhere()
+    passes = _current.get()
+    if passes is None or exactly:
         return net(x)
-    block.has_run = True
-    return block.passes.call(net, x, exactly=exactly)
+    if passes.runtime.compile:
+        net = passes.compiled(net)
+    if passes.runtime.precision != "bf16":
+        return net(x)
+    with torch.autocast(passes.device.type, dtype=torch.bfloat16):
+        outputs = net(x)
+    return outputs.float()
 
 
 def ran_elsewhere() -> None:
     """Say that nets of the present step were called in another process, or in an earlier trial."""
-    block = _current.get()
-    if block is not None:
-        block.has_run = True
+    passes = _current.get()
+    if passes is not None:
+        passes.has_run = True
 
 
-@contextmanager
-def as_outside() -> Iterator[None]:
+def as_outside() -> AbstractContextManager[None]:
     """A block in which nets are called as they are: for gradients that are differentiated again."""
-    token = _current.set(None)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+    return _set(None)

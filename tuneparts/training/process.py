@@ -1,14 +1,13 @@
 """How a process trains quickly: memory that it keeps, and how many threads it uses.
 
-glibc gives large blocks back to the kernel as soon as they are free, and the next step then takes a
-page fault for each 4 KiB of its activations. With 60 images in 20 samples each that was half the
-time of a step of FixUp ResNet-8. With freed memory kept there are none after the first steps. The
-price is fragmentation: half as much resident memory again in that example.
+glibc gives large blocks back to the kernel as soon as they are free, and the next step takes a page
+fault for each 4 KiB of its activations: half the time of a step of FixUp ResNet-8 on 60 images in
+20 samples. The price of keeping them is fragmentation, half as much resident memory again there.
 
 Threads wait for each other in every layer. A second one gains up to a fourth where a pass is small,
-and 1.2 to 1.9 times where it is large; but on a machine that does other things too, small passes
-took six to thirteen times as long on two threads as on one (docs/log.md). The rule looks at sizes
-and not at the clock, so that numbers stay the same: threads add in another order.
+and 1.2 to 1.9 times where it is large; but on a busy machine small passes took six to thirteen
+times as long on two threads (docs/log.md). The rule looks at sizes and not at the clock, so that
+numbers stay the same: threads add in another order.
 """
 
 import ctypes
@@ -20,11 +19,9 @@ if TYPE_CHECKING:  # a worker of plain functions needs no torch
     import torch
     from torch import nn
 
-_M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
-_NEVER_TRIM = 2**31 - 1
-_LARGEST_KEPT = 2**30
-"""Bytes. A larger block goes back to the kernel, so that a rare giant does not stay."""
+_M_TRIM_THRESHOLD, _NEVER_TRIM = -1, 2**31 - 1
+# Larger blocks, in bytes, go back to the kernel, so that a rare giant does not stay.
+_M_MMAP_THRESHOLD, _LARGEST_KEPT = -3, 2**30
 SMALL = 1_000_000_000
 """Operations of a forward pass over one batch below which one thread trains a net."""
 
@@ -35,9 +32,8 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError, TypeError):  # macOS, musl, Windows: other allocators
         return False
-    options = {_M_TRIM_THRESHOLD: _NEVER_TRIM, _M_MMAP_THRESHOLD: _LARGEST_KEPT}
-    taken = [mallopt(option, value) for option, value in options.items()]
-    return taken == [1, 1]
+    options = ((_M_TRIM_THRESHOLD, _NEVER_TRIM), (_M_MMAP_THRESHOLD, _LARGEST_KEPT))
+    return [mallopt(*option) for option in options] == [1, 1]
 
 
 @contextmanager
@@ -47,10 +43,7 @@ def threads_for(
     num_examples: int,
     device: "torch.device",
 ) -> Iterator[None]:
-    """Train on one thread where passes over these nets are small; nothing changes off the CPU.
-
-    `num_examples` are those of a pass, every augmentation sample counted.
-    """
+    """Train on one thread of the CPU where passes over these nets, with all samples, are small."""
     import torch
 
     before = torch.get_num_threads()

@@ -49,9 +49,18 @@ class Stateful:
 
     def state_dict(self) -> dict[str, Any]:
         """All named parts and values; tensors share memory with this object."""
-        self._check_nothing_is_forgotten()
+        for name, value in vars(self).items():
+            if name not in self._state_parts and _is_part(value):
+                raise TypeError(
+                    f"`{name}` ({type(value).__name__}) of {type(self).__name__} draws, or keeps "
+                    "moments, and so is part of the state. Name it in the `parts` of the class."
+                )
         parts = {_key(name): _part_state(getattr(self, name)) for name in self._state_parts}
-        values = {_key(name): _plain(getattr(self, name)) for name in self._state_values}
+        found = {_key(name): getattr(self, name) for name in self._state_values}
+        values = {
+            key: copied(asdict(one) if _is_record(one) else one, Tensor.detach)
+            for key, one in found.items()
+        }
         return {**values, **parts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -60,16 +69,12 @@ class Stateful:
             self.restore(state)
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
             raise CheckpointError(
-                f"a state must come from the same kind of learner, but {type(self).__name__} "
-                f"cannot take this one: {error}"
+                "a state comes from the same kind of learner: "
+                f"{type(self).__name__} cannot take this one: {error}"
             ) from error
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Load every part and value.
-
-        A class whose parts depend on how far a run is (an optimiser of a later stage, say) makes
-        those that fit the state first, and then calls this.
-        """
+        """Load every part and value; a class whose parts depend on the stage makes them before."""
         for name in self._state_parts:
             _load(getattr(self, name), state[_key(name)])
         values = {name: self._value(name, state[_key(name)]) for name in self._state_values}
@@ -80,36 +85,24 @@ class Stateful:
         own = getattr(self, name)
         if isinstance(own, bool | int | float):
             return type(own)(saved)
-        value = copied(saved, self._moved)
-        is_record = is_dataclass(own) and not isinstance(own, type)
-        return type(own)(**value) if is_record else value
-
-    def _moved(self, tensor: Tensor) -> Tensor:
-        return tensor.detach().to(self.state_device, copy=True)
-
-    def _check_nothing_is_forgotten(self) -> None:
-        # Modules are not looked for: parts of a run hold references to the run's net.
-        named = set(self._state_parts)
-        for name, value in vars(self).items():
-            if name not in named and _is_part(value):
-                raise TypeError(
-                    "whatever draws random numbers or keeps moments is part of the state, but "
-                    f"`{name}` ({type(value).__name__}) of {type(self).__name__} is not. Name it "
-                    "in the `parts` of the class."
-                )
+        value = copied(saved, lambda one: one.detach().to(self.state_device, copy=True))
+        return type(own)(**value) if _is_record(own) else value
 
 
 def _key(name: str) -> str:
     return name.lstrip("_")
 
 
+def _is_record(value: Any) -> bool:
+    return is_dataclass(value) and not isinstance(value, type)
+
+
 def _is_part(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_is_part(item) for item in value.values())
-    if isinstance(value, list | tuple):
-        return any(_is_part(item) for item in value)
+    if isinstance(value, dict | list | tuple):
+        return any(map(_is_part, value.values() if isinstance(value, dict) else value))
     if isinstance(value, torch.Generator | np.random.Generator):
         return True
+    # Modules are not looked for: parts of a run hold references to the run's net.
     return hasattr(value, "load_state_dict") and not isinstance(value, nn.Module | type)
 
 
@@ -150,20 +143,13 @@ def _load(part: Any, state: Any) -> None:
 def lay_out_moments(optimiser: torch.optim.Optimizer) -> None:
     """Bring the moments of parameters into the memory layout of the parameters.
 
-    torch's fused kernels read both in memory order, whatever their strides say, and give wrong
-    numbers without a word where these differ.
+    torch's fused kernels read both in memory order, and are silently wrong where strides differ.
     """
     for parameter, moments in optimiser.state.items():
         for name, value in moments.items():
             is_moment = isinstance(value, Tensor) and value.shape == parameter.shape
             if is_moment and value.stride() != parameter.stride():
                 moments[name] = torch.empty_like(parameter, requires_grad=False).copy_(value)
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    return copied(value, Tensor.detach)
 
 
 def copied(value: Any, function: Callable[[Tensor], Tensor]) -> Any:

@@ -1,8 +1,7 @@
 """The loss of a batch and the one gradient step that every method trains by.
 
-A step of any method reads a batch, predicts it with a net under hypers, and moves parameters down
-the gradient of the loss. Methods differ in the net they predict with (the whole one, a subnetwork,
-several members), in what they add to the loss, and in who moves by the gradient.
+Methods differ in the net they predict with (the whole one, a subnetwork, several members), in what
+they add to the loss, and in what the gradient moves.
 
 Shapes: B examples.
 """
@@ -31,11 +30,11 @@ def loss_on(
     reduction: Reduction = "mean",
     held_out: bool = False,
 ) -> Tensor:
-    """The training loss of a net under its hypers.
+    """The training loss of a net, or a subnetwork, under its hypers.
 
     Args:
         batch: inputs and labels.
-        net: from inputs to outputs; may be a subnetwork.
+        net: from inputs to outputs.
         hypers: differentiated with the rest, unless inside `hypers.detached()`.
         target: of the task.
         generator: source of the hypers' draws.
@@ -50,10 +49,7 @@ def loss_on(
 
 
 def gradients(objective: Tensor, leaves: Iterable[Tensor]) -> list[Tensor | None]:
-    """Differentiate by these leaves and nothing else; None for those that play no part.
-
-    The gradients are also left in the leaves' `grad`, where optimisers look for them.
-    """
+    """Differentiate by these leaves and nothing else, also into their `grad`; None for unused."""
     moved = list(leaves)
     for leaf in moved:
         leaf.grad = None
@@ -77,10 +73,7 @@ def gradient_step(objective: Tensor, *optimisers: torch.optim.Optimizer) -> None
 
 
 def adam(parameters: ParamsT, *, lr: float, weight_decay: float = 0.0) -> torch.optim.Adam:
-    """Adam by torch's kernel that reads and writes each weight once, in one call for all tensors.
-
-    For a small net the usual one spends a twentieth of a training step on calls.
-    """
+    """Adam by torch's fused kernel: others take a twentieth more of a step of a small net."""
     return torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay, fused=True)
 
 
@@ -107,12 +100,12 @@ def recalibrate(
 
     Everything else of the net runs in eval mode. A net without BatchNorm is left alone.
     """
-    norms = [m for m in net.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-    norms = [norm for norm in norms if norm.track_running_stats]
+    kind = nn.modules.batchnorm._BatchNorm
+    norms = [m for m in net.modules() if isinstance(m, kind) and m.track_running_stats]
     if not norms:
         return
     modes = {module: module.training for module in net.modules()}
-    momenta = [norm.momentum for norm in norms]
+    momenta = {norm: norm.momentum for norm in norms}
     net.eval()
     for norm in norms:
         norm.reset_running_stats()
@@ -120,7 +113,7 @@ def recalibrate(
         norm.train()
     for x in batches:
         forward(x)
-    for norm, momentum in zip(norms, momenta, strict=True):
-        norm.momentum = momentum
+    for norm in norms:
+        norm.momentum = momenta[norm]
     for module, is_training in modes.items():
         module.training = is_training

@@ -12,7 +12,7 @@ from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
-from tuneparts.training.supervised import SupervisedLearner
+from tuneparts.training.loop import SupervisedLearner
 
 NETS = {
     "digits_cnn": models.DigitsCnn(channels=(4, 6), hidden=10),

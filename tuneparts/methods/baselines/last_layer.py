@@ -37,8 +37,7 @@ from tuneparts.data.batches import Batches
 from tuneparts.methods.baselines.config import LastLayerConfig
 from tuneparts.methods.baselines.standard import JointLearner
 from tuneparts.training.learner import Context
-from tuneparts.training.loop import Step
-from tuneparts.training.scores import EVAL_BATCH
+from tuneparts.training.loop import EVAL_BATCH, Step
 from tuneparts.training.step import adam, gradient_step
 
 _JITTER = 1e-8

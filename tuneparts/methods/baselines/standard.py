@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 
 from tuneparts.data.batches import Batches
-from tuneparts.hypers.affine import Benton, Lila
+from tuneparts.hypers.affine import Exponential
 from tuneparts.methods.baselines.config import AugerinoConfig, StandardConfig
 from tuneparts.training.config import SupervisedConfig
 from tuneparts.training.learner import Context
-from tuneparts.training.loop import Step
+from tuneparts.training.loop import Step, SupervisedLearner
 from tuneparts.training.pack import PackableLearner
 from tuneparts.training.step import Batch, adam, gradient_step, loss_on, set_lr
-from tuneparts.training.supervised import SupervisedLearner
 
 SAFE_WIDTH = 10.0
 
@@ -104,8 +103,8 @@ class AugerinoLearner(
     def widths(self) -> Tensor:
         """The learnable ranges (6,), as they act."""
         affine = self.hypers.affine
-        assert isinstance(affine, Lila | Benton)  # its config refuses others
-        return affine.ranges() if isinstance(affine, Lila) else affine.widths.tensor()
+        assert isinstance(affine, Exponential)  # its config refuses others
+        return affine.ranges()
 
     def step(self) -> Step:
         loss = self._next_loss()

@@ -24,9 +24,8 @@ from tuneparts.data.chunks import Chunks
 from tuneparts.methods.baselines.config import LINKED_PASSES, ValidationConfig
 from tuneparts.training import passes
 from tuneparts.training.learner import Context
-from tuneparts.training.loop import Step
+from tuneparts.training.loop import Release, Step, SupervisedLearner
 from tuneparts.training.step import adam, gradient_step, loss_on, set_lr, step_rates
-from tuneparts.training.supervised import Release, SupervisedLearner
 
 
 class ValidationLearner(
@@ -191,18 +190,8 @@ class ValidationLearner(
         return {name: p for name, p in self.net.named_parameters() if p.requires_grad}
 
     def _release(self) -> Release:
-        config = self.config
-        assert config.finetune is not None
-        return Release(
-            self.net,
-            self.hypers,
-            self.train_data,
-            target=self.target,
-            optimiser=config.finetune.optimiser or config.optimiser,
-            batch_size=config.batch_size,
-            seed=self.context.seed,
-            augmentation=self.generator("augment release"),
-        )
+        assert self.config.finetune is not None
+        return Release(self, self.config.finetune.optimiser or self.config.optimiser)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._finetuning = None if state["finetuning"] is None else self._release()

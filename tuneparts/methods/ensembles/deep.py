@@ -18,7 +18,7 @@ from tuneparts.methods.ensembles.config import DeepEnsembleConfig
 from tuneparts.models import DigitsCnn, Mlp, MobileNetV2, NetConfig, WideResNet
 from tuneparts.models.sizes import count_parameters
 from tuneparts.training.learner import Context
-from tuneparts.training.members import NetMembersLearner, PlainMembers
+from tuneparts.training.members import NetMembers, NetMembersLearner
 
 _STEPS = 1024
 """Widths are tried in this many steps between nothing and the full width."""
@@ -83,7 +83,7 @@ class DeepEnsembleLearner(NetMembersLearner, parts=("_own",)):
         nets: Sequence[NetConfig] = config.members
         if config.parameter_budget is not None:
             nets = thinned(nets, config.parameter_budget, task.in_shape, task.num_outputs)
-        self.model = PlainMembers(*self.initial_nets(nets)).to(context.device)
+        self.model = NetMembers(*self.initial_nets(nets)).to(context.device)
         self.optimiser = self.new_optimiser(self.model)
         self._own = {
             f"member_{number}": self.new_batches("batches", number)

@@ -27,9 +27,8 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.methods.ensembles.config import HneConfig
 from tuneparts.models.sizes import shape_of_one, shapes_of
 from tuneparts.training.learner import Context
-from tuneparts.training.members import Members, MembersLearner
+from tuneparts.training.members import Members, MembersLearner, OperatingPoint, nested_points
 from tuneparts.training.passes import run
-from tuneparts.training.predictions import OperatingPoint, nested_points
 
 
 class Tree(Members):

@@ -19,8 +19,7 @@ from tuneparts.methods.ensembles.config import MsdNetConfig
 from tuneparts.models.msdnet import MultiScaleDense
 from tuneparts.models.sizes import shape_of_one, shapes_of
 from tuneparts.training.learner import Context
-from tuneparts.training.members import Members, MembersLearner
-from tuneparts.training.predictions import OperatingPoint, nested_points
+from tuneparts.training.members import Members, MembersLearner, OperatingPoint, nested_points
 
 
 class Exits(Members):

@@ -28,8 +28,8 @@ from tuneparts.data.own import Arrays, given_examples, given_inputs, given_task
 from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Task
 from tuneparts.hypers import HypersConfig, LilaConfig
-from tuneparts.hypers.concrete import DropoutSlot
 from tuneparts.hypers.hypers import Hypers
+from tuneparts.hypers.parts import DropoutSlot
 from tuneparts.methods.partitioned.assign import roles_of
 from tuneparts.methods.partitioned.config import PartitionedConfig, ReleasedConfig
 from tuneparts.methods.partitioned.isolation import check_lent, check_mixable
@@ -208,7 +208,7 @@ def fit(
             learner = PartitionedLearner(again, context)
             history += run_through(learner, what="retrained", passes=again.passes, report=report)
             net.load_state_dict(learner.merged().state_dict())
-        if surgery.find(net, DropoutSlot) and not learner.hypers.acts_at_slots():
+        if surgery.find(net, DropoutSlot) and not learner.hypers.at_slots(training=False):
             surgery.replace(
                 net,
                 DropoutSlot,

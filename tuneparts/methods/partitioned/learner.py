@@ -40,11 +40,9 @@ from tuneparts.methods.partitioned.steps import (
 from tuneparts.methods.partitioned.subnetwork import Partitioned, View
 from tuneparts.models.survey import PROBE, is_known
 from tuneparts.training.learner import Context
-from tuneparts.training.loop import Step
-from tuneparts.training.scores import EVAL_BATCH, outputs_of
+from tuneparts.training.loop import EVAL_BATCH, Release, Step, SupervisedLearner, outputs_of
 from tuneparts.training.state import copied
 from tuneparts.training.step import adam, gradients, loss_on
-from tuneparts.training.supervised import Release, SupervisedLearner
 
 _NUM_CALIBRATION = 1000
 """Examples at most that give norms their statistics before scores."""
@@ -438,16 +436,7 @@ class ReleasedLearner(PartitionedLearner, parts=("_released",)):
     def _release(self) -> Release:
         for parameter in self._held:
             parameter.requires_grad_(False)
-        return Release(
-            self.net,
-            self.hypers,
-            self.train_data,
-            target=self.target,
-            optimiser=self.config.release.optimiser or self.config.optimiser,
-            batch_size=self.config.batch_size,
-            seed=self.context.seed,
-            augmentation=self.generator("augment release"),
-        )
+        return Release(self, self.config.release.optimiser or self.config.optimiser)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         for parameter in self._held:

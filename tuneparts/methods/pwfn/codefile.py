@@ -32,9 +32,9 @@ from tuneparts.models.config import GivenNet, given_config
 from tuneparts.models.survey import PROBE, check_logits, copied
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
+from tuneparts.training.loop import outputs_of
 from tuneparts.training.process import threads_for
 from tuneparts.training.progress import Report, run_through
-from tuneparts.training.scores import outputs_of
 
 TORCHVISION = "torchvision:"
 _NESTED = ("learner", "net", "state_dict", "model_state_dict", "model")

@@ -31,10 +31,8 @@ from tuneparts.methods.pwfn.threshold import Clustering
 from tuneparts.models.survey import PROBE
 from tuneparts.training import checkpoint, passes
 from tuneparts.training.learner import Columns, Context
-from tuneparts.training.loop import Step
-from tuneparts.training.scores import evaluate
+from tuneparts.training.loop import Step, SupervisedLearner, outputs_of
 from tuneparts.training.step import gradients, loss_on, recalibrate, set_lr
-from tuneparts.training.supervised import SupervisedLearner
 
 _log = logging.getLogger(__name__)
 _FORM = 1
@@ -398,11 +396,10 @@ class PwfnLearner(
             return self.target.combined(torch.stack(outputs))
 
         self.net.eval()
-        scores = evaluate(predict, self._test, "test", target=self.target)
+        found = outputs_of(predict, self._test)
         self.net.train()
-        return {
-            f"test/ensemble_{name}": scores[f"test/{name}"] for name in ("accuracy", "nll", "ece")
-        }
+        scores = self.target.scores(*found)
+        return {f"test/ensemble_{name}": scores[name] for name in ("accuracy", "nll", "ece")}
 
 
 def _sigma_quantiles(sigma: Tensor) -> dict[str, float]:

@@ -79,7 +79,7 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
         return self.timetable.at(self.passes)
 
     @property
-    def schedule_progress(self) -> float:
+    def progress(self) -> float:
         return self.timetable.progress(self.passes)
 
     def step(self) -> Step:
