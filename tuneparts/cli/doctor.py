@@ -89,9 +89,9 @@ def _packages() -> str:
 
 
 def _torchvision() -> str:
-    from tuneparts.core import torchvision_door
+    from tuneparts.core import _torchvision
 
-    return str(torchvision_door.load().__version__)
+    return str(_torchvision.load().__version__)
 
 
 def _devices() -> str:
