@@ -200,7 +200,7 @@ def _parse_environment(pairs: Sequence[str]) -> dict[str, str]:
         if not equals or not _NAME.fullmatch(name):
             raise ConfigError(f"a variable reads `NAME=VALUE`, but got `{redact(pair)}`.")
         given = {name.lower(): value}
-        if Redactor().texts(given) != given or redact(value) != value:
+        if Redactor().tree(given) != given or redact(value) != value:
             raise ConfigError(
                 f"a job's environment is shown to all who see the cluster, but `{name}` looks "
                 "like a secret. Put it into a file on the cluster and name the file."

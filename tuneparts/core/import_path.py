@@ -23,12 +23,9 @@ _MAIN = ("__main__", "__mp_main__")
 
 
 def of(thing: Any) -> str:
-    """Name a class or function by its import path.
+    """Name a class or function by its import path; refuse what another process could not import.
 
     What a script defines is named by the script's file, because workers run no script.
-
-    Raises:
-        ConfigError: Another process could not import it.
 
     Example:
         >>> from collections import OrderedDict
@@ -37,20 +34,17 @@ def of(thing: Any) -> str:
     """
     is_bound = inspect.ismethod(thing) and not inspect.isclass(thing.__self__)
     if is_bound or not isinstance(getattr(thing, "__qualname__", None), str):
-        raise ConfigError(
-            f"what travels to a worker is a class or a function with a name, but got "
-            f"{thing!r:.100}. {_CURE}"
-        )
+        raise ConfigError(f"{thing!r:.100}: is no class or function with a name. {_CURE}")
     path = name_of(thing)
     if "<" in path:
         raise ConfigError(
-            f"a worker imports a class or function by its name, but `{path}` is a lambda, or "
-            f"stands inside a function. {_CURE}"
+            f"`{path}`: no worker can import it: it is a lambda, or stands inside a function. "
+            f"{_CURE}"
         )
     if path.partition(":")[0] in _MAIN:
         raise ConfigError(
-            f"a worker imports a class or function from a file, but `{thing.__qualname__}` was "
-            "typed into a notebook or an interpreter. Write it into a `.py` file, and import it."
+            f"`{thing.__qualname__}`: no worker can import it: it was typed into a notebook or an "
+            "interpreter. Write it into a `.py` file, and import it."
         )
     return path
 
@@ -63,9 +57,6 @@ def name_of(thing: Any) -> str:
 
 def find(path: str) -> Any:
     """Import what an import path names.
-
-    Raises:
-        ConfigError: There is nothing of that name here.
 
     Example:
         >>> find("collections:OrderedDict").__name__
@@ -93,10 +84,7 @@ def loaded(module: str) -> Any:
 def _main_name(module: str = "__main__") -> str | None:
     """The name under which others import what this process runs; None where they cannot."""
     main = sys.modules.get(module)
-    spec = getattr(main, "__spec__", None)
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     if spec is not None:
         return str(spec.name)
-    file = getattr(main, "__file__", None)
-    if file is None or not file.endswith(".py"):
-        return None
-    return Path(file).stem
+    return Path(file).stem if file is not None and file.endswith(".py") else None
