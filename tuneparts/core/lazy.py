@@ -11,12 +11,7 @@ from typing import Any
 
 
 def attach(file: str, package: str) -> tuple[Callable[[str], Any], list[str]]:
-    """Return a package's `__getattr__` and the names of its stub.
-
-    Args:
-        file: `__file__` of the package.
-        package: `__name__` of it.
-    """
+    """Return a package's `__getattr__` and the names of its stub, from its file and name."""
     stub = Path(file).with_suffix(".pyi").read_text("utf-8")
     home_of = {n: module for module, n in re.findall(r"from (\S+) import \(?\s*(\w+) as", stub)}
 
