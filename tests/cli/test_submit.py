@@ -240,7 +240,7 @@ def test_not_followed_returns_at_once(server, search_file) -> None:
 def test_no_secret_leaves_this_machine(server, search_file, monkeypatch) -> None:
     monkeypatch.setenv("MY_TOKEN", SECRET)
     for pair in (f"A={SECRET}", "DB_PASSWORD=x", "URI=postgresql://me:pw@db/x"):
-        with pytest.raises(ConfigError, match="looks like a secret") as caught:
+        with pytest.raises(SecurityError, match="looks like a secret") as caught:
             invoke(str(search_file), "--address", server.address, "--env", pair)
         assert SECRET not in str(caught.value)
     with pytest.raises(SecurityError, match="carries no key"):

@@ -20,7 +20,7 @@ from tuneparts.cli.output import Form, put, terminal
 from tuneparts.cli.running import parse_seeds
 from tuneparts.core import access, provenance
 from tuneparts.core.errors import ClusterError, ConfigError, SecurityError, TunepartsError
-from tuneparts.core.redaction import Redactor, redact
+from tuneparts.core.redaction import of_process, redact
 from tuneparts.executors.place import GIB, bundles, describe, refuse_unplaceable, slots
 from tuneparts.search import code, load, runs
 
@@ -82,17 +82,21 @@ def submit(
         )
     if not is_run:
         load.check(name, scale=scale, trials=trials, changes=changes or [])
-    words = [] if is_run else ["--scale", scale]
+    given = {"--scale": None if is_run else scale, "--trials": trials, "--seeds": seeds}
+    pairs = [*given.items(), ("--arms", arms), *(("--set", change) for change in changes or [])]
+    words = [str(word) for pair in pairs if pair[1] is not None for word in pair]
     words += ["--retry-failed"] if retry_failed else []
     words += ["--resume"] if resume and not is_run else []
-    for option, value in {"--trials": trials, "--seeds": seeds, "--arms": arms}.items():
-        words += [] if value is None else [option, str(value)]
-    words += [word for change in changes or [] for word in ("--set", change)]
     if not address.startswith(("http://", "https://")):
         raise ConfigError(
             f"`{address}`: a job server reads http://HOST:PORT; its port is 8265 by default."
         )
-    variables = _parse_environment(environment or [])
+    variables: dict[str, str] = {}
+    for pair in environment or []:
+        variable, equals, value = pair.partition("=")
+        if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
+            raise ConfigError(f"`{redact(pair)}`: a variable reads `NAME=VALUE`.")
+        variables[variable] = value
     if results is not None:
         if not PurePosixPath(results).is_absolute():
             raise ConfigError(
@@ -100,11 +104,12 @@ def submit(
                 "absolute path that its head node keeps, such as /srv/tuneparts/results."
             )
         variables["TUNEPARTS_RESULTS"] = results
-    for word in words:
-        if redact(word) != word:
+    for variable, value in [*variables.items(), *(("", word) for word in words)]:
+        if of_process().tree({variable.lower(): value}) != {variable.lower(): value}:
             raise SecurityError(
-                f"a job's command is shown to all who see the cluster, but `{redact(word)}` would "
-                "hold a secret. Put it into a file on the cluster and name the file."
+                f"`{variable or redact(value)}` looks like a secret, and a job's command and "
+                "environment are shown to all who see the cluster. Put it into a file on the "
+                "cluster and name the file."
             )
     if storage is not None:
         words += ["--storage", refuse_keys(storage)]
@@ -171,11 +176,8 @@ def _staged(search_file: Path | None) -> Iterator[Path]:
         lines = file.read_text("utf-8", "replace").splitlines() if file.is_file() else []
         marked = [str(n) for n, line in enumerate(lines, 1) if redact(line) != line]
         if marked:
-            print(
-                f"{file.name} is kept on the cluster as it is written, and line "
-                f"{', '.join(marked)} of it looks like a secret.",
-                file=sys.stderr,
-            )
+            said = f"{file.name} is kept on the cluster as it is written, and line "
+            print(f"{said}{', '.join(marked)} of it looks like a secret.", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="tuneparts-submit-") as name:
         folder = Path(name)
         package = Path(tuneparts.__file__).parent
@@ -183,23 +185,6 @@ def _staged(search_file: Path | None) -> Iterator[Path]:
         (folder / "searches").mkdir()
         code.copy(files, folder / "searches")
         yield folder
-
-
-def _parse_environment(pairs: Sequence[str]) -> dict[str, str]:
-    """`NAME=VALUE` pairs; a job's environment is shown to everybody who sees the cluster."""
-    found: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise ConfigError(f"`{redact(pair)}`: a variable reads `NAME=VALUE`.")
-        given = {name.lower(): value}
-        if Redactor().tree(given) != given or redact(value) != value:
-            raise ConfigError(
-                f"a job's environment is shown to all who see the cluster, but `{name}` looks "
-                "like a secret. Put it into a file on the cluster and name the file."
-            )
-        found[name] = value
-    return found
 
 
 def _follow(client: Any, job: str) -> int:
@@ -296,7 +281,7 @@ def node_rows(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def wall_seconds(
     work: Mapping[str, float], longest: Mapping[str, float], at_once: Mapping[str, int]
 ) -> float:
-    """How long a search runs when its arms share the slots: never less than its longest trial.
+    """Of a search whose arms share the cluster: at least its longest trial.
 
     By arm: seconds of all its trials, of one trial, and how many trials the cluster holds.
     """
@@ -319,14 +304,15 @@ def _use(
     for plan in estimate.plan_rows(search, per_pass):
         name = plan["arm"]
         work[name] = plan["hours"] * 3600
-        row = {
-            "arm": name,
-            "a trial takes": " + ".join(describe(need) for need in needs[name]),
-            "trials": plan["trials"],
-            "at once": min(slots(needs[name], nodes), plan["trials"]),
-            "one after the other": clock(work[name]),
-        }
-        rows.append(row)
+        rows.append(
+            {
+                "arm": name,
+                "a trial takes": " + ".join(map(describe, needs[name])),
+                "trials": plan["trials"],
+                "at once": min(slots(needs[name], nodes), plan["trials"]),
+                "one after the other": clock(work[name]),
+            }
+        )
     longest = {arm.name: per_pass[arm.name] * arm.config.passes for arm in search.arms}
     return rows, wall_seconds(work, longest, {row["arm"]: row["at once"] for row in rows})
 

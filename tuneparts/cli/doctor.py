@@ -55,18 +55,16 @@ def doctor(as_json: options.Json = False, as_csv: options.Csv = False) -> None:
                 state, found = "FAILED", f"{type(error).__name__}: {error}"
         rows.append({"check": name, "state": state, "what was found": redact(found)})
     is_well = all(row["state"] != "FAILED" for row in rows)
-    advice = _next() if is_well else "mend what FAILED, then: tuneparts doctor"
+    newest = runs.listing(settings.current().results_dir)[-3:]
+    if not is_well:
+        advice = "mend what FAILED, then: tuneparts doctor"
+    elif any(run.has_begun for run in newest):
+        advice = "tuneparts report --open, or tuneparts search NAME"
+    else:
+        advice = "tuneparts search rotated_digits --scale smoke"
     put(form, "checks", rows, f"Next: {advice}", prose=["what was found"], next=advice)
     if not is_well:
         raise SystemExit(1)
-
-
-def _next() -> str:
-    """The command that a person who is here will want."""
-    found = runs.listing(settings.current().results_dir)
-    if any(run.has_begun for run in found[-3:]):
-        return "tuneparts report --open, or tuneparts search NAME"
-    return "tuneparts search rotated_digits --scale smoke"
 
 
 def _packages() -> str:

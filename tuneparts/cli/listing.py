@@ -28,17 +28,14 @@ def methods(
 ) -> None:
     """List the methods that a search can use; with NAME its fields, to be set by `--set`."""
     form = Form.of(as_json=as_json, as_csv=as_csv)
-    known = catalog.METHODS.names()
     if name is None:
         rows = [
             {"method": one, "what it is": _docstring(*path.split(":")), "config": path}
-            for one, path in known.items()
+            for one, path in catalog.METHODS.names().items()
         ]
         hint = "Fields of one: tuneparts methods NAME. Try one: tuneparts fit NAME"
         put(form, "methods", rows, hint, prose=["what it is"])
         return
-    if ":" not in name and name not in known:
-        raise UnknownNameError("method", name, known)
     _fields(form, catalog.config_class(name), f"--set {name}.FIELD=VALUE of `tuneparts fit`", name)
 
 

@@ -4,9 +4,10 @@ import json
 import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 import tuneparts
 from tuneparts.cli import options, output
@@ -17,12 +18,6 @@ from tuneparts.core.redaction import redact
 from tuneparts.results import rendering, static_export
 from tuneparts.search import runs
 from tuneparts.tracking import store
-
-if TYPE_CHECKING:  # pandas takes half a second, and a wrong name is told before
-    from rich.console import Console
-
-    from tuneparts import Results
-    from tuneparts.results.compare import Comparison
 
 app = typer.Typer()
 _MOST = 20
@@ -52,32 +47,30 @@ def report(
         webbrowser.open(paths["report.html"].absolute().as_uri())
 
 
-def load(name: str | None) -> "Results":
-    """Find a run or published results first, and import what reads them then."""
+def load(name: str | None) -> "tuneparts.Results":
+    """Find a run or published results, and only then import pandas, which takes half a second."""
     if name is not None and (Path(name) / "trials.csv").is_file():
         return tuneparts.load(name)
     run = runs.named(settings.current().results_dir, name, begun=True)
     return tuneparts.Results(run)
 
 
-def show(results: "Results", console: "Console") -> dict[str, Path]:
+def show(results: "tuneparts.Results", console: Console) -> dict[str, Path]:
     """Print the answer and the tables of a run, write its report, and say where it lies."""
     console.print(results.answer, highlight=False, markup=False)
     rendering.show(console, *results.tables)
     with console.status("writing the report"):
         paths = results.write_report()
-    page = _short(paths["report.html"])
-    said = f"report      {page} (with {len(paths) - 1} tables and figures beside it)"
-    console.print(said, highlight=False, markup=False, soft_wrap=True)
+    said = f"report      {_short(paths['report.html'])} (with {len(paths) - 1} tables and figures "
+    console.print(f"{said}beside it)", highlight=False, markup=False, soft_wrap=True)
     return paths
 
 
-def write(results: "Results", form: Form) -> None:
+def write(results: "tuneparts.Results", form: Form) -> None:
     """Print what a run found for a program: a row per arm, with means and standard errors."""
-    rows = results.table.to_dict("records")
-    question = results.metadata.question
-    facts = {"run": results.name, "question": question, "answer": results.answer}
-    output.write(form, "arms", [{str(k): v for k, v in row.items()} for row in rows], **facts)
+    rows: list[dict[Any, Any]] = results.table.to_dict("records")
+    facts = {"question": results.metadata.question, "answer": results.answer}
+    output.write(form, "arms", rows, run=results.name, **facts)
 
 
 def _short(path: Path) -> Path:
@@ -122,11 +115,18 @@ def compare(
     results = load(run)
     from tuneparts.results import compare as comparing
     from tuneparts.results.run_data import cost_note
+    from tuneparts.results.statistics import bounds
 
     found = results.compare(asked, against=against, metric=metric, within=within, at=at)
     margin = results.metadata.within if within is None else within
     if form is not Form.TABLE:
-        rows = [_flat(one) for one in found]
+        rows = []
+        for one in found:
+            rows.append({**vars(one), **bounds(one.interval)})
+            del rows[-1]["interval"], rows[-1]["decision"]
+            if one.decision is not None:  # replicates were added until it was decided
+                rows[-1] |= bounds(one.decision.interval, "always_valid_")
+                rows[-1]["always_valid_verdict"] = one.decision.verdict or "cannot tell"
         facts = {"run": results.name, "metric": metric, "within": margin, "at": at}
         output.write(form, "comparisons", rows, **facts)
         return
@@ -136,30 +136,10 @@ def compare(
     rendering.show(terminal(), table)
 
 
-def _flat(found: "Comparison") -> dict[str, Any]:
-    """A comparison as one row of numbers and words.
-
-    Where replicates were added until it was decided, it has the interval that holds all the same.
-    """
-    from tuneparts.results.statistics import bounds
-
-    row = {**vars(found), **bounds(found.interval)}
-    del row["interval"], row["decision"]
-    if found.decision is not None:
-        row |= bounds(found.decision.interval, "always_valid_")
-        row["always_valid_verdict"] = found.decision.verdict or "cannot tell"
-    return row
-
-
 def parse_pair(text: str) -> tuple[str, str]:
-    """Read two arms from `a:b`.
-
-    Example:
-        >>> parse_pair("partitioned:random")
-        ('partitioned', 'random')
-    """
-    one, separator, other = text.partition(":")
-    if not (one and separator and other):
+    """Read two arms from `a:b`."""
+    one, _, other = text.partition(":")
+    if not (one and other):
         raise ConfigError(f"a pair of arms is written as `a:b`, but got `{text}`.")
     return one.strip(), other.strip()
 
@@ -341,18 +321,11 @@ def verify(
         console.print(f"{count:,} numbers of {len(done)} trials are the same")
         return
     if found and form is Form.TABLE:
-        rows = [
-            {
-                "trial": one.trial,
-                "passes": one.step,
-                "metric": one.metric,
-                "reported": repr(one.reported),
-                "now": repr(one.found),
-            }
-            for one in found[:_MOST]
-        ]
-        more = f"{len(found) - _MOST} more differ." if len(found) > _MOST else ""
-        output.put(form, "differences", rows, more, numbers=["passes", "reported", "now"])
+        headers = ["trial", "passes", "metric", "reported", "now"]
+        rows = [(d.trial, d.step, d.metric, repr(d.reported), repr(d.found)) for d in found[:_MOST]]
+        notes = [f"{len(found) - _MOST} more differ."] if len(found) > _MOST else []
+        table = rendering.Table.of_rows(headers, rows, numbers=headers[3:], notes=notes)
+        rendering.show(console, table)
     raise SystemExit(1)
 
 

@@ -1,17 +1,18 @@
 """The verbs that train something in this process: fit, compress."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.progress import Progress
 
 import tuneparts
 from tuneparts.cli import options
 from tuneparts.cli.output import Form, put, terminal, write
 from tuneparts.core import redaction, schema
-from tuneparts.core.errors import ConfigError, UnknownNameError
+from tuneparts.core.errors import ConfigError
 from tuneparts.methods import catalog
 from tuneparts.search.load import parse_change
 
@@ -38,33 +39,29 @@ def fit(
     the data (`--set data.rotated=true`).
     """
     form = Form.of(as_json=as_json, as_csv=as_csv)
-    if ":" not in method and method not in catalog.METHODS.names():
-        raise UnknownNameError("method", method, catalog.METHODS.names())
+    catalog.METHODS.path_of(method)  # refuses unknown names before torch is imported
     own, of_data = split_changes(changes or [], method)
     from tuneparts.data import sets
-
-    sets.lookup(data)  # refuses what it does not know before torch is imported
-    cls = catalog.config_class(method)
-    from rich.progress import Progress
-
     from tuneparts.data.config import DataConfig
+
+    sets.lookup(data)
     from tuneparts.training.learner import Context, available_device
     from tuneparts.training.process import keep_freed_memory, threads_for
 
-    config = cls().replaced(own)
+    config: Any = catalog.config_class(method)().replaced(own)
     data_config = DataConfig(name=data, num_val=0 if "num_val" in of_data else 100)
     task = data_config.replaced(of_data).load()
     keep_freed_memory()
     context = Context(task=task, seed=seed, device=available_device())
     with context.seeded_globals():
         learner: Any = config.build(context)
-    threads: AbstractContextManager[None] = nullcontext()
-    if hasattr(learner, "net") and hasattr(config, "hypers"):  # one thread for small passes
-        num = config.batch_size * config.hypers.samples
-        threads = threads_for([learner.net], task.in_shape, num, context.device)
     console = terminal(form)
     rows = []
-    with threads, Progress(console=console, transient=True) as progress:
+    with ExitStack() as around:
+        if hasattr(learner, "net") and hasattr(config, "hypers"):  # one thread for small passes
+            num = config.batch_size * config.hypers.samples
+            around.enter_context(threads_for([learner.net], task.in_shape, num, context.device))
+        progress = around.enter_context(Progress(console=console, transient=True))
         bar = progress.add_task(f"{method} on {data}", total=config.passes)
         while not learner.finished:
             with context.seeded_globals(learner.passes):
@@ -78,9 +75,8 @@ def fit(
         metric = schema.lookup(name)
         values = [f"{row[name]:.{metric.decimals}f}" for row in rows if name in row]
         first = values[0] if len(values) > 1 else ""
-        lines.append(
-            {"metric": name, "first": first, "last": values[-1], "meaning": metric.meaning}
-        )
+        row = {"metric": name, "first": first, "last": values[-1], "meaning": metric.meaning}
+        lines.append(row)
     put(form, "metrics", lines, numbers=["first", "last"], prose=["meaning"])
 
 
@@ -167,7 +163,7 @@ def compress(
     rows = [{"what": what, "before": b, "after": a} for what, (b, a) in values.items()]
     hint = "".join(f"in float: {name} {reason}\n" for name, reason in small.left_out.items())
     hint += f'load it: tuneparts.methods.pwfn.load("{out}", net)'
-    facts = {"file": str(out), "left_out": small.left_out}
+    facts: dict[str, Any] = {"file": str(out), "left_out": small.left_out}
     put(form, "rows", rows, hint, numbers=["before", "after"], **facts)
 
 
