@@ -40,13 +40,7 @@ class Field(NamedTuple):
 def fields(
     cls: type[BaseModel], prefix: str = "", given: BaseModel | None = None
 ) -> Iterator[Field]:
-    """The fields of a config and of the configs inside it; defaults are those of `given`, if any.
-
-    Example:
-        >>> from tuneparts.models import DigitsCnn
-        >>> [(one.path, one.default) for one in fields(DigitsCnn)][:2]
-        [('name', 'digits_cnn'), ('channels', '[16, 32]')]
-    """
+    """The fields of a config and of configs inside it; defaults are those of `given`, if any."""
     for name, field in cls.model_fields.items():
         if name == "method":  # it says which class this is
             continue

@@ -81,13 +81,7 @@ def fit(
 
 
 def split_changes(changes: Sequence[str], method: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read changes as a search does; the name of the method may be left out.
-
-    Example:
-        >>> changes = ["standard.optimiser.lr=0.1", "passes=200", "data.rotated=true"]
-        >>> split_changes(changes, "standard")
-        ({'optimiser.lr': 0.1, 'passes': 200}, {'rotated': True})
-    """
+    """Read changes as a search does, of the method, whose name may be left out, and of the data."""
     own: dict[str, Any] = {}
     of_data: dict[str, Any] = {}
     for change in changes:

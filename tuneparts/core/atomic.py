@@ -20,14 +20,6 @@ def replacing(path: Path, *, fsync: bool = False) -> Iterator[BinaryIO]:
     If the block raises, `path` stays as it was and nothing is left behind. Missing parent folders
     are made. With `fsync` the content is on the disk before the rename, so that a power cut cannot
     leave an empty file under the new name.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "numbers.txt"
-        >>> with replacing(path) as file:
-        ...     _ = file.write(b"1 2 3")
-        >>> path.read_text()
-        '1 2 3'
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # The random part keeps two writers of one path apart, also in two threads of one process.

@@ -10,13 +10,9 @@ from typing import ClassVar
 
 
 def printable(text: str) -> str:
-    r"""A text with control characters as their escapes, so that a terminal does not obey them.
+    """A text with control characters as their escapes, so that a terminal does not obey them.
 
     Names in files of strangers reach messages, and could move its cursor or hide what is before.
-
-    Example:
-        >>> printable("layer\x1b[2J")
-        'layer\\x1b[2J'
     """
     return re.sub(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]", lambda sign: repr(sign[0])[1:-1], text)
 

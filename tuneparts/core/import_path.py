@@ -26,11 +26,6 @@ def of(thing: Any) -> str:
     """Name a class or function by its import path; refuse what another process could not import.
 
     What a script defines is named by the script's file, because workers run no script.
-
-    Example:
-        >>> from collections import OrderedDict
-        >>> of(OrderedDict)
-        'collections:OrderedDict'
     """
     is_bound = inspect.ismethod(thing) and not inspect.isclass(thing.__self__)
     if is_bound or not isinstance(getattr(thing, "__qualname__", None), str):
@@ -56,12 +51,7 @@ def name_of(thing: Any) -> str:
 
 
 def find(path: str) -> Any:
-    """Import what an import path names.
-
-    Example:
-        >>> find("collections:OrderedDict").__name__
-        'OrderedDict'
-    """
+    """Import what an import path names."""
     module, _, name = path.partition(":")
     try:
         found = loaded(module) if module == _main_name() else import_module(module)

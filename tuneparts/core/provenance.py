@@ -105,10 +105,6 @@ def usable_cpus(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
 
     A batch system pins a job to some CPUs (its affinity), and a container gets a share of their
     time (its quota, shown in `cgroups`); the smaller one counts, rounded up.
-
-    Example:
-        >>> 1 <= usable_cpus() <= os.cpu_count()
-        True
     """
     is_linux = hasattr(os, "sched_getaffinity")
     allowed = len(os.sched_getaffinity(0)) if is_linux else os.cpu_count() or 1

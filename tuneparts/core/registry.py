@@ -19,15 +19,7 @@ from tuneparts.core.errors import ConfigError, UnknownNameError
 
 @dataclass(frozen=True)
 class Registry:
-    """The names of one kind of part.
-
-    Example:
-        >>> shapes = Registry("shape", {"point": "fractions:Fraction"})
-        >>> shapes.find("point").__name__, shapes.find("decimal:Decimal").__name__
-        ('Fraction', 'Decimal')
-        >>> shapes.name_of(shapes.find("point"))
-        'point'
-    """
+    """The names of one kind of part."""
 
     noun: str
     """What an error message calls a part."""

@@ -43,22 +43,12 @@ class Metric:
     high: float | None = field(default=None, compare=False)
 
     def bounded(self, low: float, high: float) -> tuple[float, float]:
-        """An interval of values without what the metric cannot be.
-
-        Example:
-            >>> lookup("test/accuracy").bounded(0.9, 1.2)
-            (0.9, 1.0)
-        """
+        """An interval of values without what the metric cannot be."""
         bottom, top = self._ends
         return min(max(low, bottom), top), max(min(high, top), bottom)
 
     def bounded_gap(self, low: float, high: float) -> tuple[float, float]:
-        """The same for a difference of two values.
-
-        Example:
-            >>> lookup("test/accuracy").bounded_gap(-4.0, 0.2)
-            (-1.0, 0.2)
-        """
+        """The same for a difference of two values."""
         bottom, top = self._ends
         return max(low, bottom - top), min(high, top - bottom)
 
@@ -200,11 +190,6 @@ def declare(*metrics: Metric) -> None:
     Two searches of one process may give one name two meanings: `using` brings those of the search
     at hand to the front. A name that is no `family/quantity`, or that of another metric of ours, is
     a `ConfigError`.
-
-    Example:
-        >>> declare(Metric("val/excess", Direction.DOWN, "", 4, "distance to the optimum"))
-        >>> lookup("val/excess").selectable
-        True
     """
     for metric in metrics:
         if not _NAME.fullmatch(metric.name):
@@ -287,10 +272,6 @@ def best_index(scores: Mapping[int, float | None], metric: Metric) -> int | None
 
     Ties go to the smaller index. A single candidate needs no score, because there is nothing to
     choose; among several, those without a finite score are out.
-
-    Example:
-        >>> best_index({0: 0.7, 1: 0.9, 2: None}, lookup("val/accuracy"))
-        1
     """
     if len(scores) == 1:
         return next(iter(scores))

@@ -27,10 +27,6 @@ def front(points_NM: Points) -> npt.NDArray[np.bool_]:
 
     One point dominates another if it is nowhere worse and somewhere better. Equal points do not
     dominate each other. A point with a NaN is never in the front.
-
-    Example:
-        >>> front(np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]])).tolist()
-        [True, True, False]
     """
     known_N = ~np.any(np.isnan(points_NM), axis=1)
     no_worse_NN = np.all(points_NM[:, None] >= points_NM[None], axis=2)
@@ -97,14 +93,6 @@ class Within(Best):
     """The best trial by the first objective among those that keep to limits.
 
     A replicate of which no trial does has no selected trial, and is counted.
-
-    Example:
-        >>> from tuneparts.core.schema import lookup
-        >>> rule = Within(limits={"size/parameters": 1000})
-        >>> rows = {0: {"val/accuracy": 0.9, "size/parameters": 5000.0}}
-        >>> rows[1] = {"val/accuracy": 0.8, "size/parameters": 900.0}
-        >>> rule.choose(rows, [lookup("val/accuracy"), lookup("size/parameters")])
-        1
     """
 
     limits: dict[str, FiniteFloat] = Field(min_length=1)
