@@ -1,9 +1,9 @@
 """Who may reach what we serve, and the two secrets that this project can hold.
 
-A server listens on this machine alone, unless it asks for a password. Loopback is not private:
-every user of the machine reaches it. So a page that we serve there (MLflow's UI, the dashboard)
-asks for a token, which is printed as a part of its link: who opens the link gets a cookie, and is
-not asked again. Programs send it as `Authorization: Bearer TOKEN`, or as a basic login's password.
+A server listens on this machine alone, unless it asks for a password. Every user of the machine
+reaches its loopback, so a page that we serve there (MLflow's UI, the dashboard) asks for a token,
+which is a part of the printed link: who opens the link gets a cookie, and is not asked again.
+Programs send it as `Authorization: Bearer TOKEN`, or as a basic login's password.
 
 The secrets are Ray's cluster token and the login of an MLflow server. Each is switched on by one
 setting that names a file, never by a value: a value in the environment shows in process listings.
@@ -39,10 +39,7 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_open(host: str, *, authenticated: bool, forced: bool, cure: str) -> None:
-    """Refuse to serve others without a password, unless the user forced it by the option.
-
-    `cure` is a sentence on how authentication is switched on.
-    """
+    """Refuse to serve others without a password; `cure` says how to switch authentication on."""
     if not (is_loopback(host) or authenticated or forced):
         raise SecurityError(
             f"`{host}`: a server that others can reach asks for a password, and this would not. "

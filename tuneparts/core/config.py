@@ -30,11 +30,7 @@ class Config(BaseModel):
         return values
 
     def replaced(self, changes: Mapping[str, Any]) -> Self:
-        """A copy with fields changed by dotted path, validated as a whole.
-
-        Args:
-            changes: dotted path (`"optimiser.lr"`) to the new value.
-        """
+        """A copy with fields changed by dotted path (`"optimiser.lr"`), validated as a whole."""
         tree = self.model_dump()
         for path, value in changes.items():
             *parents, leaf = path.split(".")
@@ -55,33 +51,24 @@ class Config(BaseModel):
 def differing(value: Any, tree: Any) -> Any:
     """What of a config differs from its defaults, so that a field that is new changes no digest.
 
-    Args:
-        value: a config, or anything in one.
-        tree: the same as JSON has it.
+    The value is a config, or anything in one; the tree is the same as JSON has it.
     """
     if isinstance(value, BaseModel) and isinstance(tree, dict):
-        return {
-            name: differing(getattr(value, name, None), part)
-            for name, part in tree.items()
-            if name in _TAGS or not _is_default(value, name)
-        }
+        found, fields = {}, dict(value)
+        for name, part in tree.items():
+            field = type(value).model_fields.get(name)
+            is_default = field is not None and fields[name] == field.get_default(
+                call_default_factory=True, validated_data=fields
+            )
+            # What a config is of counts also at its default.
+            if name in {"kind", "method", "name"} or not is_default:
+                found[name] = differing(getattr(value, name, None), part)
+        return found
     if isinstance(value, Mapping) and isinstance(tree, dict):
         return {str(key): differing(one, tree[str(key)]) for key, one in value.items()}
     if isinstance(value, tuple | list) and isinstance(tree, list):
         return [differing(*pair) for pair in zip(value, tree, strict=True)]
     return tree
-
-
-_TAGS = ("kind", "method", "name")
-"""Fields that say what a config is of; they count also at their defaults."""
-
-
-def _is_default(value: BaseModel, name: str) -> bool:
-    field = type(value).model_fields.get(name)
-    fields = dict(value)
-    return field is not None and fields[name] == field.get_default(
-        call_default_factory=True, validated_data=fields
-    )
 
 
 def parse(cls: type[C], values: Mapping[str, Any]) -> C:

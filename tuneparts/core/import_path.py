@@ -14,10 +14,7 @@ from tuneparts.core.errors import ConfigError
 
 PATTERN = re.compile(r"[A-Za-z_][\w.-]*:[A-Za-z_][\w.]*")
 """What an import path looks like."""
-_CURE = (
-    "Define it with `class` or `def` at the top level of a module, outside of any function and "
-    "any object."
-)
+_CURE = "Define it with `class` or `def` at the top level of a module, outside of any function."
 _MAIN = ("__main__", "__mp_main__")
 """How a script is called in the process that runs it, and in worker processes of a pool."""
 
@@ -32,13 +29,10 @@ def of(thing: Any) -> str:
         raise ConfigError(f"{thing!r:.100}: is no class or function with a name. {_CURE}")
     path = name_of(thing)
     if "<" in path:
-        raise ConfigError(
-            f"`{path}`: no worker can import it: it is a lambda, or stands inside a function. "
-            f"{_CURE}"
-        )
+        raise ConfigError(f"`{path}` is a lambda, or stands inside a function. {_CURE}")
     if path.partition(":")[0] in _MAIN:
         raise ConfigError(
-            f"`{thing.__qualname__}`: no worker can import it: it was typed into a notebook or an "
+            f"`{thing.__qualname__}`: no worker can import what was typed into a notebook or an "
             "interpreter. Write it into a `.py` file, and import it."
         )
     return path

@@ -30,10 +30,9 @@ def commit() -> str:
 
 def user() -> str:
     """Who runs this process; empty where the system has no name for it, as in some containers."""
-    try:
+    with suppress(OSError, KeyError):
         return getpass.getuser()
-    except (OSError, KeyError):
-        return ""
+    return ""
 
 
 def versions() -> dict[str, str]:

@@ -1,12 +1,9 @@
 """What must never be written down: passwords, tokens and keys, wherever they stand in a text.
 
-Two nets. One knows shapes: a password in a URI, `token=...`, `--password ...`, an `Authorization`
-header, keys of well-known makers. The other knows values: what the environment and the credential
-files of this process hold is removed from any text, whatever stands around it. Everything that
-leaves for MLflow, a log or a card passes here.
-
-Trials may print anything, so every pattern takes time linear in the text: it starts at a fixed
-word or sign, and what it repeats is bounded.
+By shape: a password in a URI, `token=...`, `--password ...`, an `Authorization` header, keys of
+well-known makers. By value: what the environment and the credential files of this process hold.
+Everything that leaves for MLflow, a log or a card passes here. Trials may print anything, so every
+pattern takes linear time: it starts at a fixed word or sign, and what it repeats is bounded.
 """
 
 import json

@@ -1,9 +1,8 @@
 """Metric names: direction, unit, decimals and meaning; the only list.
 
-A name is `family/quantity`. A name that ends in `.*` stands for a numbered or named family
-(`lml/term.2`, `hyper/keep.0`). Learners may report nothing that is not listed here. A method that
-reports more declares it beside itself, in `MethodConfig.metrics`; a config of it adds that to the
-list of the process that it is made in.
+A name is `family/quantity`; one that ends in `.*` is a numbered or named family (`lml/term.2`).
+Learners may report nothing that is not listed here. A method that reports more declares it in
+`MethodConfig.metrics`; a config of it adds that to the list of the process that it is made in.
 """
 
 import math
@@ -188,8 +187,7 @@ def declare(*metrics: Metric) -> None:
     """Add metrics to the list of this process; the newest declaration of a name counts.
 
     Two searches of one process may give one name two meanings: `using` brings those of the search
-    at hand to the front. A name that is no `family/quantity`, or that of another metric of ours, is
-    a `ConfigError`.
+    at hand to the front.
     """
     for metric in metrics:
         if not _NAME.fullmatch(metric.name):
@@ -221,10 +219,8 @@ def _refuse_another(known: Metric, metric: Metric) -> None:
             f"({m.direction.value}; {m.unit}; {m.decimals} decimals; {m.meaning})"
             for m in (known, metric)
         )
-        raise ConfigError(
-            f"metric `{metric.name}` is {one} and also {other}, but is declared in one way only. "
-            "Choose another name."
-        )
+        law = "but is declared in one way only. Choose another name."
+        raise ConfigError(f"metric `{metric.name}` is {one} and also {other}, {law}")
 
 
 def find(name: str) -> Metric | None:
@@ -247,10 +243,8 @@ def selection_metric(name: str) -> Metric:
     metric = lookup(name)
     if not metric.selectable:
         usable = ", ".join(m.name for m in METRICS.values() if m.selectable)
-        raise ConfigError(
-            f"selection uses held-out validation data or L_ML only, but got `{name}`. "
-            f"Use one of: {usable}."
-        )
+        law = "selection uses held-out validation data or L_ML only"
+        raise ConfigError(f"`{name}`: {law}. Use one of: {usable}.")
     return metric
 
 
@@ -258,10 +252,7 @@ def objective_metric(name: str) -> Metric:
     """A metric by which trials may be weighed; refuses test data and descriptions."""
     metric = lookup(name)
     if metric.reads_test:
-        raise ConfigError(
-            f"nothing is decided on test data, but `{name}` is computed from it. Take the same of "
-            "validation data, such as val/accuracy, a size or a cost."
-        )
+        raise ConfigError(f"`{name}` reads test data: nothing is decided on test data.")
     if metric.direction is Direction.NONE:
         raise ConfigError(f"objective `{name}` is a description ({metric.meaning}).")
     return metric

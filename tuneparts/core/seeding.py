@@ -46,9 +46,8 @@ def torch_generator(
 def alone(devices: "Sequence[torch.device]" = ()) -> Iterator[None]:
     """Have torch's global generators, those of GPUs `devices` too, to oneself; restored after.
 
-    Other threads wait here: the generators belong to the process, so two that draw from them in
-    turn would get numbers that depend on who was faster. A thread that draws without asking here
-    is not held back.
+    Other threads that come here wait: two that draw in turn would get numbers that depend on who
+    was faster.
     """
     import torch
 
