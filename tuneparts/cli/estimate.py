@@ -99,16 +99,6 @@ def print_plan(search: Any, console: Console, form: Form = Form.TABLE) -> None:
     )
 
 
-def expected_and_most(search: "Search", arm: Arm) -> tuple[int, int]:
-    """Passes of all trials of an arm: as expected, and the most that they can be.
-
-    What failed and is tried again from a checkpoint is not counted twice.
-    """
-    num_seeds = len(search.seeds_of(arm))
-    most = num_seeds * arm.cost.most
-    return min(num_seeds * arm.cost.expected, most), most
-
-
 def spared_passes(search: "Search") -> dict[str, int]:
     """Passes of each arm's trials that another trial of the seed makes for them."""
     found, begun = {}, set()
@@ -121,24 +111,27 @@ def spared_passes(search: "Search") -> dict[str, int]:
 
 
 def plan_rows(search: "Search", costs: Mapping[str, float] | None) -> list[dict[str, Any]]:
-    """What each arm will take, with the time if the seconds of a pass of each arm are given."""
+    """What each arm will take, with the time if the seconds of a pass of each arm are given.
+
+    Passes are those of all its trials; what is tried again from a checkpoint is not counted twice.
+    """
     rows: list[dict[str, Any]] = []
     spared = spared_passes(search)
     for arm in search.arms:
         seeds = search.seeds_of(arm)
-        expected, most = expected_and_most(search, arm)
+        passes = len(seeds) * arm.cost.expected
         row = {
             "arm": arm.name,
             "method": arm.config.model_dump()["method"],
             "algorithm": arm.algorithm.kind + (f" after {arm.follows}" if arm.follows else ""),
             "seeds": list(seeds),
             "trials": arm.trials_per_seed * len(seeds),
-            "passes": expected,
-            "at most": most,
+            "passes": passes,
+            "at most": len(seeds) * arm.cost.most,
             "cpus": arm.resources.cpus,
             "gpus": arm.resources.gpus,
         }
         if costs is not None:
-            row["hours"] = costs[arm.name] * (expected - spared[arm.name]) / 3600
+            row["hours"] = costs[arm.name] * (passes - spared[arm.name]) / 3600
         rows.append(row)
     return rows

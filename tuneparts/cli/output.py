@@ -19,14 +19,11 @@ PIPE_WIDTH = 1000
 
 
 class Form(StrEnum):
-    """For whom a verb prints."""
+    """A table for people at the width of their terminal; one object or rows for programs."""
 
     TABLE = "table"
-    """People, at the width of their terminal."""
     JSON = "json"
-    """Programs: one object."""
     CSV = "csv"
-    """Programs: the rows of one table, under a line of names."""
 
     @classmethod
     def of(cls, *, as_json: bool, as_csv: bool) -> "Form":

@@ -194,14 +194,12 @@ def ranks(
     from tuneparts.results.figures.scores import tasks
 
     console = terminal(form)
-    with console.status("reading the runs"):
-        for one in found:
-            _ = one.summary
     setting, values = difference({name: facts["data"] or {} for name, facts in searches.items()})
     labels = [value if setting == "run" else f"{setting} {value}" for value in values]
     named = list(zip(map(str, labels), found, strict=True))
-    together = over_tasks.collect(named, metric, against=against)
-    table = over_tasks.table(named, together)
+    with console.status("reading the runs"):
+        together = over_tasks.collect(named, metric, against=against)
+        table = over_tasks.table(named, together)
     if form is Form.TABLE:
         rendering.show(console, table)
     else:
@@ -223,12 +221,10 @@ def ranks(
 
 def _check(names: Sequence[str], plot: Path | None) -> None:
     """Refuse what could not be drawn or told apart before the work, not after it."""
-    if plot is not None and (plot.suffix not in {".html", ".svg"} or not plot.parent.is_dir()):
-        raise ConfigError(
-            f"`{plot}`: a plot is an .html or an .svg file in a folder that is there."
-        )
-    if plot is not None and plot.suffix == ".svg" and static_export.browser() is None:
-        raise ConfigError(f"`{plot}`: .svg is drawn by Chromium, which is not here; .html is not.")
+    kinds = [".html"] if static_export.browser() is None else [".html", ".svg"]
+    if plot is not None and (plot.suffix not in kinds or not plot.parent.is_dir()):
+        cure = "in a folder that is there (.svg needs Chromium)."
+        raise ConfigError(f"`{plot}`: a plot is a file of the kind {' or '.join(kinds)} {cure}")
     folders = {Path(name).resolve() for name in names if Path(name).is_dir()}
     if len({folder.name for folder in folders}) < len(folders):
         said = ", ".join(sorted(map(str, folders)))

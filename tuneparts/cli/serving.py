@@ -5,7 +5,6 @@ import html
 import importlib.util
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -98,25 +97,27 @@ def dashboard(
     os.execve(command[0], command, {**os.environ, access.VARIABLE: token})
 
 
-_ADDRESS = "TUNEPARTS_OPEN"
-"""Names the address to open. It may carry a token, so it is on no command line, which other users
-could read; the browser is given a file that only this user can read."""
 READ_BY_THEN = 30.0
 """Seconds after which a browser has read the file."""
 
 
 def _open_when_ready(address: str, host: str, port: int) -> None:
-    """Open a page as soon as somebody listens on the port; returns at once."""
-    subprocess.Popen(
-        [sys.executable, "-m", "tuneparts.cli.serving", host, str(port)],
-        env={**os.environ, _ADDRESS: address},
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is for the server
-    )
+    """Open a page as soon as somebody listens on the port, in a child process; returns at once."""
+    if os.fork():
+        return
+    try:
+        os.setsid()  # Ctrl-C is for the server
+        if answers(host, port, patience=120):
+            open_now(address)
+    finally:
+        os._exit(0)
 
 
 def open_now(address: str) -> None:
-    """Lead a browser to an address by way of a private file, which is removed a little later."""
+    """Lead a browser to an address by way of a private file, which is removed a little later.
+
+    The address may carry a token, and other users could read it on a command line.
+    """
     with tempfile.NamedTemporaryFile("w", suffix=".html", prefix="tuneparts-") as file:
         file.write(f'<meta http-equiv="refresh" content="0;url={html.escape(address)}">')
         file.flush()
@@ -132,8 +133,3 @@ def answers(host: str, port: int, patience: float) -> bool:
             return True
         time.sleep(0.2)
     return False
-
-
-if __name__ == "__main__":  # the process of `_open_when_ready`
-    if answers(sys.argv[1], int(sys.argv[2]), patience=120):
-        open_now(os.environ[_ADDRESS])
