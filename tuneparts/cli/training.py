@@ -49,8 +49,7 @@ def fit(
     from tuneparts.training.process import keep_freed_memory, threads_for
 
     config: Any = catalog.config_class(method)().replaced(own)
-    data_config = DataConfig(name=data, num_val=0 if "num_val" in of_data else 100)
-    task = data_config.replaced(of_data).load()
+    task = DataConfig(name=data).replaced({"num_val": 100, **of_data}).load()
     keep_freed_memory()
     context = Context(task=task, seed=seed, device=available_device())
     with context.seeded_globals():
@@ -134,8 +133,7 @@ def compress(
     elif arm is not None:
         raise ConfigError(f"--arm {arm}: only a run has arms, but `{source}` is none.")
     else:
-        config = DataConfig(name=data or "digits", num_val=0 if "num_val" in of_data else 100)
-        task = config.replaced(of_data).load()
+        task = DataConfig(name=data or "digits").replaced({"num_val": 100, **of_data}).load()
         if source.startswith(TORCHVISION):
             net = torchvision_net(source)
         else:

@@ -1,7 +1,4 @@
-"""Files that are replaced as a whole: a reader sees the old content or the new, never a part.
-
-The content is written to a hidden sibling first and then renamed, which POSIX does in one step.
-"""
+"""Files that are replaced by a rename: a reader sees the old content or the new, never a part."""
 
 import os
 import uuid

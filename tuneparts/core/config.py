@@ -84,10 +84,7 @@ def parse(cls: type[C], values: Mapping[str, Any]) -> C:
 
 
 def sentence(error: ValidationError, values: Any = None) -> str:
-    """What pydantic found wrong: the field, its value, and what is wrong with it.
-
-    `values` are what it was given, so that an arm can be called by its name.
-    """
+    """What pydantic found wrong in `values`: the field (of an arm by its name), its value, why."""
     lines = []
     for item in error.errors():
         where = _where(item["loc"], values) or error.title

@@ -1,7 +1,4 @@
-"""The one error tree: every error that tuneparts raises on purpose.
-
-Each leaf also subclasses the builtin that a caller would naturally catch.
-"""
+"""All errors raised on purpose; each also subclasses the builtin that a caller would catch."""
 
 import difflib
 import re

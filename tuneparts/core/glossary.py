@@ -1,7 +1,4 @@
-"""The ten words that the project uses in a sense of its own, each with a one-sentence definition.
-
-Reports, `--help` texts and `docs/glossary.md` take the definitions from here.
-"""
+"""The ten words with a sense of their own here, for reports, `--help` and `docs/glossary.md`."""
 
 PASS_IN_SHORT = "a pass is one forward-backward over one batch: one optimiser step, not an epoch"
 """For captions: stands wherever a number of passes is shown first."""

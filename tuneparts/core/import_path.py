@@ -1,7 +1,4 @@
-"""Import paths: how a class or function of one's own is named, so that another process finds it.
-
-A config travels as JSON. What cannot be written as JSON is named `package.module:Name` instead.
-"""
+"""Import paths, `package.module:Name`: how a config in JSON names a class or function."""
 
 import inspect
 import re

@@ -1,7 +1,4 @@
-"""Packages whose names are imported when they are first used.
-
-The names stand in the package's stub, `__init__.pyi`, which editors and type checkers read too.
-"""
+"""Packages whose names, listed in their stub `__init__.pyi`, are imported when first used."""
 
 import re
 from collections.abc import Callable

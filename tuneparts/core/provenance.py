@@ -45,10 +45,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> str:
-    """This machine in words: processor, cores, memory and system; not its name.
-
-    Of a search on a cluster it is the machine that leads the search.
-    """
+    """This machine, which leads the search: processor, cores, memory and system; not its name."""
     words = [cpu_model(), f"{os.cpu_count()} cores"]
     with suppress(ValueError, OSError, AttributeError):  # not every system tells
         size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -78,10 +75,9 @@ def packages() -> tuple[str, ...]:
 
 
 def repository(folder: Path) -> dict[str, Any] | None:
-    """The git repository that a folder lies in; None where there is none, or no git.
+    """Name, commit and cleanness of the git repository around a folder; None if there is none.
 
-    Its name, its commit, and whether tracked files differ from that. Addresses of remotes are left
-    out, for they may hold keys.
+    Addresses of remotes are left out, for they may hold keys.
     """
     try:
         top, head, changed = (

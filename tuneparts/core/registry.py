@@ -1,7 +1,7 @@
-"""The one way in which parts of a search are named: methods, nets, data, hypers, algorithms, ...
+"""How parts of a search (methods, nets, data, hypers, algorithms, ...) are named.
 
-A part is named by a short name of ours, by the name of an entry point of an installed package, or
-by its import path, `package.module:Name`. Nothing is imported until it is asked for.
+By a short name of ours, an entry point of an installed package, or an import path
+`package.module:Name`. Nothing is imported until it is asked for.
 """
 
 from abc import ABC

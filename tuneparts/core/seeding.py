@@ -1,7 +1,6 @@
-"""Named random streams: (seed, stream name) -> independent generators.
+"""Named random streams: (seed, stream name) -> independent generators. Nothing else seeds.
 
-Nothing else in tuneparts seeds. Data order, initialisation, masks, augmentation and client
-sampling each have a stream of their own, so that adding one never shifts another.
+Each use has a stream of its own, so that adding one never shifts another.
 """
 
 import hashlib

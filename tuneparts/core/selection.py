@@ -23,10 +23,9 @@ def oriented(points_NM: npt.ArrayLike, metrics: Sequence[Metric]) -> Points:
 
 
 def front(points_NM: Points) -> npt.NDArray[np.bool_]:
-    """Mark the points that no other dominates; bool (N,).
+    """Mark points that no other dominates by being nowhere worse and somewhere better; bool (N,).
 
-    One point dominates another if it is nowhere worse and somewhere better. Equal points do not
-    dominate each other. A point with a NaN is never in the front.
+    A point with a NaN is never in the front.
     """
     known_N = ~np.any(np.isnan(points_NM), axis=1)
     no_worse_NN = np.all(points_NM[:, None] >= points_NM[None], axis=2)
@@ -47,10 +46,7 @@ class Selection(Named):
 
     registry = Registry(
         "selection",
-        {
-            "best": "tuneparts.core.selection:Best",
-            "within": "tuneparts.core.selection:Within",
-        },
+        {"best": "tuneparts.core.selection:Best", "within": "tuneparts.core.selection:Within"},
     )
 
     is_lasting: ClassVar[bool] = False
