@@ -4,6 +4,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ Score: TypeAlias = Callable[[Segment], float | None]
 """What a segment scores; None if it fails."""
 Pick: TypeAlias = Callable[[int], int]
 """Which of so many running segments ends next."""
+_KINDS = ("scrambled", "some fail", "some diverge", "all diverge", "all fail")
 _MOST_BATCHES = 10_000
 """An algorithm that has asked for so many does not end."""
 
@@ -35,36 +37,21 @@ def _last(count: int) -> int:
     return count - 1
 
 
-def _scrambled(segment: Segment) -> float:
-    """A score without order or ties, another one at each budget."""
-    return math.sin(37 * segment.trial.index + 11 * segment.until + 1)
-
-
-def _rising(segment: Segment) -> float:
-    return segment.trial.index + segment.until / 1e6
-
-
-def _falling(segment: Segment) -> float:
-    return -_rising(segment)
-
-
-def _some_fail(segment: Segment) -> float | None:
-    return None if segment.trial.index % 4 == 2 else _scrambled(segment)
-
-
-def _some_diverge(segment: Segment) -> float:
-    """Every third trial reports NaN from the start, another third an infinite number later."""
-    if segment.trial.index % 3 == 0:
-        return math.nan
-    return math.inf if segment.trial.index % 3 == 1 and segment.start else _scrambled(segment)
-
-
-def _all_diverge(segment: Segment) -> float:  # noqa: ARG001
-    return math.nan
-
-
-def _all_fail(segment: Segment) -> None:
-    """Every trial fails in its first segment."""
+def _score(kind: str, segment: Segment) -> float | None:
+    index = segment.trial.index
+    scrambled = math.sin(37 * index + 11 * segment.until + 1)  # no order, no ties
+    match kind:
+        case "rising" | "falling":
+            return (index + segment.until / 1e6) * (1 if kind == "rising" else -1)
+        case "some fail" if index % 4 == 2:
+            return None
+        case "some diverge" if index % 3 == 0 or (index % 3 == 1 and segment.start):
+            return math.inf if index % 3 else math.nan
+        case "all diverge":
+            return math.nan
+        case "all fail":
+            return None
+    return scrambled
 
 
 def _failure(score: float | None) -> str | None:
@@ -102,8 +89,7 @@ class AlgorithmContract:
         "seconds": Choice(options=(0.0, 0.5, 2.0)),
     }
     metric: ClassVar[str] = "val/accuracy"
-    scores: ClassVar[tuple[Score, ...]]
-    scores = (_scrambled, _some_fail, _some_diverge, _all_diverge, _all_fail)
+    scores: ClassVar[tuple[Score, ...]] = tuple(partial(_score, kind) for kind in _KINDS)
 
     @property
     def arm(self) -> Arm:
@@ -185,11 +171,11 @@ class AlgorithmContract:
 
     def test_it_leaves_global_random_numbers_alone(self) -> None:
         before = random.getstate(), str(np.random.get_state())
-        self.batches(_scrambled)
+        self.batches(self.scores[0])
         assert (random.getstate(), str(np.random.get_state())) == before
 
     def test_it_runs_as_many_trials_as_it_says(self) -> None:
-        trials = {one.trial for one in _run(self.batches(_scrambled))}
+        trials = {one.trial for one in _run(self.batches(partial(_score, "scrambled")))}
         assert trials == {TrialId("mine", 0, index) for index in range(self.arm.trials_per_seed)}
         for score in self.scores:
             assert {one.trial for one in _run(self.batches(score))} <= trials
@@ -237,7 +223,8 @@ class AlgorithmContract:
         """What is expected is at most the most, and that is never exceeded."""
         cost = self.arm.cost
         assert 0 < cost.expected <= cost.most
-        for score in (*self.scores, _rising, _falling):
+        ordered: list[Score] = [partial(_score, "rising"), partial(_score, "falling")]
+        for score in [*self.scores, *ordered]:
             assert sum(one.until - one.start for one in _run(self.batches(score))) <= cost.most
 
     def test_more_trials_leave_the_first_ones_alone(self) -> None:

@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -57,11 +58,10 @@ class LearnerContract:
         fields = type(self.config).model_fields
         return self.config.replaced({k: v for k, v in changes.items() if k in fields})
 
-    @property
+    @cached_property
     def task(self) -> Task:
-        """The data, loaded once."""
-        key = self.data.model_dump_json()
-        return _tasks.get(key) or _tasks.setdefault(key, self.data.load())
+        """The data."""
+        return self.data.load()
 
     def uninterrupted(self) -> "Run":
         """The short run at seed 0, from start to end; trained once in a process."""
@@ -191,7 +191,6 @@ class Run:
     generators_after: Any
 
 
-_tasks: dict[str, Task] = {}
 _runs: dict[str, Run] = {}
 
 
