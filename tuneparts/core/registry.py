@@ -35,9 +35,8 @@ class Registry:
             if found.setdefault(point.name, point.value) != point.value:
                 package = point.dist.name if point.dist is not None else "a package"
                 raise ConfigError(
-                    f"entry point `{point.name}` of {package} is {point.value}, but the "
-                    f"{self.noun} of this name is {found[point.name]}. Rename the entry point, or "
-                    "uninstall the package."
+                    f"entry point `{point.name}` of {package}: the {self.noun} of this name is "
+                    f"{found[point.name]}, not {point.value}. Rename it, or uninstall the package."
                 )
         return found
 
