@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 
 from benchmarks.measure import interleave, ratios, spread
 from benchmarks.results import Result, Row, result, tell
-from tuneparts.core import seeding, torchvision_door
+from tuneparts.core import _torchvision, seeding
 from tuneparts.data.batches import Batches
 from tuneparts.data.config import DataConfig
 from tuneparts.data.device_examples import DeviceExamples
@@ -81,7 +81,7 @@ def _seconds(epochs: _Epochs) -> float:
 
 def _theirs(folder: Path, size: int) -> _Epochs:
     """As in torchvision's own recipes, without augmentation."""
-    vision = torchvision_door.load()
+    vision = _torchvision.load()
     make = vision.transforms
     scaled = [make.Resize(size), make.CenterCrop(size)]
     steps = make.Compose([*scaled, make.ToTensor(), make.Normalize(_MEAN, _STD)])

@@ -33,7 +33,7 @@ def test_a_state_dict_becomes_a_file(tmp_path: Path) -> None:
     words = ("accuracy on test data", "distinct values", "bits per covered weight", "share of")
     for word in words:
         assert word in result.output
-    assert f"{out.stat().st_size}" in result.output
+    assert f"{out.stat().st_size:,}" in result.output
     loaded = pwfn.load(out, net()).eval()
     x = torch.from_numpy(DataConfig(name="digits").load().test.inputs[:5].copy()).float()
     assert loaded(x).shape == (5, 10)

@@ -32,9 +32,8 @@ def test_what_runs_is_within_the_bounds(null_search, null_arm, tmp_path) -> None
     search = null_search(*arms, null_arm("after", follows="random"), seeds=(0, 1))
     executors.execute(search, folder=tmp_path, place=executors.Place("local", workers=1))
     ran = frames.trials(tmp_path / "journal.jsonl").groupby("arm")
-    for arm in search.arms:
-        own = ran.get_group(arm.name)
-        expected, most = estimate.expected_and_most(search, arm)
+    for arm, row in zip(search.arms, estimate.plan_rows(search, None), strict=True):
+        own, expected, most = ran.get_group(arm.name), row["passes"], row["at most"]
         assert 0 < own["cost/passes"].sum() <= most
         assert expected <= most
         assert len(own) == arm.trials_per_seed * 2

@@ -1,6 +1,7 @@
 """The fields that a method's config has are listed, those of a net of its own included."""
 
 from tuneparts.cli.fields import fields
+from tuneparts.cli.training import split_changes
 from tuneparts.methods.ensembles.config import HneConfig, MsdNetConfig
 
 
@@ -13,3 +14,9 @@ def test_fields_of_any_net_are_left_to_the_listing_of_nets() -> None:
     paths = {one.path for one in fields(HneConfig)}
     assert "net" in paths
     assert not any(path.startswith("net.") for path in paths)
+
+
+def test_changes_are_of_the_method_or_of_the_data() -> None:
+    changes = ["standard.optimiser.lr=0.1", "passes=200", "data.rotated=true"]
+    expected = {"optimiser.lr": 0.1, "passes": 200}, {"rotated": True}
+    assert split_changes(changes, "standard") == expected

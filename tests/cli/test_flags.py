@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import tuneparts
 from tests.conftest import empty_results
 from tuneparts.cli.main import app
+from tuneparts.core.errors import ConfigError
 from tuneparts.models import DigitsCnn
 
 pytestmark = pytest.mark.mlflow
@@ -122,6 +123,8 @@ def test_several_runs_are_ranked_drawn_and_written(folder: Path, run: tuneparts.
         "val/loss",
         "--mix-scales",
     )
+    with pytest.raises(ConfigError, match="--mix-scales"):
+        invoke(*names[:-1])
     out = ("--out", "bench", "--plot", "plot.html")
     found = json.loads(invoke(*names, "--against", "two", *out, "--json"))
     assert (found["metric"], found["against"]) == ("val/loss", "two")

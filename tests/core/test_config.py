@@ -61,24 +61,24 @@ class Team(Config):
 @pytest.mark.parametrize(
     ("cls", "values", "said"),
     [
-        (Inner, {"lr": 0}, "`lr` is greater than 0, but got 0"),
-        (Inner, {"lr": "fast"}, "`lr` is a number, but got 'fast'"),
-        (Outer, {"num_epochs": 1.5}, "`num_epochs` is a whole number, but got 1.5"),
-        (Outer, {"inner": {"lr": -1}}, "`inner.lr` is greater than 0, but got -1"),
+        (Inner, {"lr": 0}, "`lr` = 0: should be greater than 0"),
+        (Inner, {"lr": "fast"}, "`lr` = 'fast': should be a valid number"),
+        (Outer, {"num_epochs": 1.5}, "`num_epochs` = 1.5: should be a valid integer"),
+        (Outer, {"inner": {"lr": -1}}, "`inner.lr` = -1: should be greater than 0"),
         (
             Team,
             {"members": [{"name": "ann", "size": {"kind": "small", "num": 9}}]},
-            "`ann.size.num` is at most 3, but got 9",
+            "`ann.size.num` = 9: should be less than or equal to 3",
         ),
-        (Team, {"members": [{"size": {"kind": "large"}}]}, "`members.0.name` is needed"),
+        (Team, {"members": [{"size": {"kind": "large"}}]}, "members.0.name: Field required"),
         (
             Team,
             {"members": [{"name": "ann", "size": {"kind": "large", "tall": "x"}}]},
-            "`ann.size.tall` is true or false, but got 'x'",
+            "`ann.size.tall` = 'x': should be a valid boolean",
         ),
     ],
 )
-def test_what_is_out_of_range_is_told_in_our_words(cls, values, said: str) -> None:
+def test_what_is_out_of_range_is_told_with_the_field_and_its_value(cls, values, said: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)):
         parse(cls, values)
 

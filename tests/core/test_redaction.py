@@ -111,7 +111,7 @@ def test_trees_and_params() -> None:
     assert redactor.tree(tree) == {
         "a": [f"x{MASK}", 1, None], "db_password": MASK, "num_tokens": "7", "token": 3,
     }  # fmt: skip
-    flat = redactor.texts({"data.password": "short", "x": f"/home/{PLANTED}", "lr": "0.1"})
+    flat = redactor.tree({"data.password": "short", "x": f"/home/{PLANTED}", "lr": "0.1"})
     assert flat == {"data.password": MASK, "x": f"/home/{MASK}", "lr": "0.1"}
     json.dumps(redactor.tree(tree))
 

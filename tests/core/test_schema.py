@@ -33,6 +33,19 @@ def test_better_follows_the_direction() -> None:
     assert not schema.selection_metric("val/nll").better(0.8, 0.8)
 
 
+def test_intervals_keep_to_what_a_metric_can_be() -> None:
+    accuracy = schema.lookup("test/accuracy")
+    assert accuracy.bounded(0.9, 1.2) == (0.9, 1.0)
+    assert accuracy.bounded_gap(-4.0, 0.2) == (-1.0, 0.2)
+
+
+def test_the_best_trial_has_the_best_finite_score_and_the_smallest_index() -> None:
+    scores = {3: 0.9, 0: 0.7, 1: 0.9, 2: None, 4: float("nan")}
+    assert schema.best_index(scores, schema.lookup("val/accuracy")) == 1
+    assert schema.best_index(scores, schema.lookup("val/nll")) == 0
+    assert schema.best_index({5: None}, schema.lookup("val/nll")) == 5
+
+
 def test_every_metric_is_described() -> None:
     for metric in schema.METRICS.values():
         assert metric.meaning
@@ -104,7 +117,7 @@ class TestDeclare:
 
     def test_one_search_means_one_thing(self) -> None:
         other = replace(REGRET, direction=Direction.UP)
-        message = "one way only.*smaller is better.*larger is better"
+        message = "smaller is better.*larger is better.*one way only"
         with pytest.raises(ConfigError, match=message), schema.using(REGRET, other):
             pass
 

@@ -162,7 +162,7 @@ def test_a_search_with_objectives_survives_json(null_search) -> None:
     [
         ({"objectives": ("val/accuracy", "test/nll")}, "nothing is decided on test data"),
         ({"objectives": ("val/accuracy", "anytime/flops.0")}, "nothing is decided on test data"),
-        ({"objectives": ("val/accuracy", "hyper/rotation")}, "says which way it improves"),
+        ({"objectives": ("val/accuracy", "hyper/rotation")}, "is a description"),
         ({"objectives": ("val/accuracy",)}, "two or more different metrics"),
         ({"objectives": ("val/accuracy", "val/accuracy")}, "two or more different metrics"),
         ({"objectives": ("val/nll", "val/accuracy")}, "first objective is the selection metric"),

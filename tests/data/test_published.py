@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from tuneparts.core import torchvision_door
+from tuneparts.core import _torchvision
 from tuneparts.core.errors import DataError, DataMissingError
 from tuneparts.data import published, sets
 from tuneparts.data.config import DataConfig
@@ -78,7 +78,7 @@ def small_cifar(data_dir, monkeypatch):
         checksums[name] = hashlib.md5(content).hexdigest()
     meta = pickle.dumps({"label_names": [str(i) for i in range(10)]})
     (folder / "batches.meta").write_bytes(meta)
-    reader = torchvision_door.load().datasets.CIFAR10
+    reader = _torchvision.load().datasets.CIFAR10
     train = [[name, checksums[name]] for name in sorted(checksums) if name != "test_batch"]
     monkeypatch.setattr(reader, "train_list", train)
     monkeypatch.setattr(reader, "test_list", [["test_batch", checksums["test_batch"]]])
@@ -127,7 +127,7 @@ def fake_torchvision(monkeypatch):
         return fake.reader(root)
 
     fake.datasets = types.SimpleNamespace(MNIST=mnist)
-    monkeypatch.setattr(torchvision_door, "load", lambda: fake)
+    monkeypatch.setattr(_torchvision, "load", lambda: fake)
     return fake
 
 

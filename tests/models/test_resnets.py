@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.functional import avg_pool2d, batch_norm, conv2d, pad, relu
 
-from tuneparts.core import seeding, torchvision_door
+from tuneparts.core import _torchvision, seeding
 from tuneparts.models import FixupResNet, MobileNetV2, ResNet18, WideResNet
 from tuneparts.models.fixup_resnet import FixupBlock
 from tuneparts.models.layers import Bias, PaddedShortcut, ScalarMultiplier, scalar_names
@@ -193,7 +193,7 @@ def images(side: int) -> torch.Tensor:
 
 def test_resnet18_with_the_stem_exchanged():
     with seeding.isolated(0, "init"):
-        theirs = torchvision_door.load().models.resnet18(num_classes=10)
+        theirs = _torchvision.load().models.resnet18(num_classes=10)
         theirs.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
         pooled = ResNet18(stem_pool=True).build((3, 32, 32), 10)
         unpooled = ResNet18().build((3, 32, 32), 10)
@@ -206,7 +206,7 @@ def test_mobilenet_v2_with_two_strides_taken_out():
     with seeding.isolated(0, "init"):
         # At widths below 0.5 rounding gives stages 1 and 2 equal channels, and the block that
         # lost its stride becomes residual; torchvision's twin would not know.
-        theirs = torchvision_door.load().models.mobilenet_v2(num_classes=10, width_mult=0.5)
+        theirs = _torchvision.load().models.mobilenet_v2(num_classes=10, width_mult=0.5)
         ours = MobileNetV2(width=0.5).build((3, 32, 32), 10)
     theirs.features[0][0].stride = (1, 1)
     theirs.features[2].conv[1][0].stride = (1, 1)

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tuneparts.cli.reading import refuse_mixed_scales
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.results.page import benchmark_page
 from tuneparts.results.ranks import Benchmark, collect, interquartile_mean, table
@@ -133,12 +132,6 @@ def test_too_little_in_common_is_refused(run_data) -> None:
         collect([("one", one), ("two", other)], METRIC)
     with pytest.raises(ConfigError, match="at least one task"):
         collect([], METRIC)
-
-
-def test_scales_are_not_mixed_silently() -> None:
-    refuse_mixed_scales({"a/1": "cpu", "b/1": "cpu"})
-    with pytest.raises(ConfigError, match="--mix-scales"):
-        refuse_mixed_scales({"a/1": "cpu", "b/1": "smoke"})
 
 
 def test_the_table_puts_the_best_arm_first_and_says_what_is_left_out(run_data) -> None:

@@ -220,7 +220,7 @@ def test_it_is_said_which_of_two_searches_of_one_name_is_taken(
         (
             '"""Why?"""\nfrom tuneparts import StandardConfig\ndef search(scale):\n'
             "    return StandardConfig(passes=0)\n",
-            "line 4: `passes` is greater than 0, but got 0",
+            "line 4: `passes` = 0: should be greater than 0",
         ),
         (
             QUESTION.replace("from neighbour import NOTES\n", "NOTES = 1 / 0\n"),

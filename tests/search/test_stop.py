@@ -219,7 +219,7 @@ def test_limits_belong_to_the_digest(null_search, null_arm) -> None:
     limited = plain.replaced({"stop": {"hours": 2.0}})
     assert plain.digest != limited.digest
     assert Search.model_validate(limited.model_dump(mode="json")) == limited
-    with pytest.raises(ConfigError, match=r"`stop\.hours` is greater than 0, but got -1"):
+    with pytest.raises(ConfigError, match=r"`stop\.hours` = -1: should be greater than 0"):
         plain.replaced({"stop": {"hours": -1}})
 
 

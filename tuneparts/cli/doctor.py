@@ -5,25 +5,25 @@ import importlib.util
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
 import typer
 
 from tuneparts.cli import options
-from tuneparts.cli.output import Form, terminal, write
+from tuneparts.cli.output import Form, put, terminal
 from tuneparts.core import provenance, settings
-from tuneparts.core.provenance import usable_cpus
 from tuneparts.core.redaction import redact
-from tuneparts.results.rendering import Table, show
+from tuneparts.results import static_export
+from tuneparts.search import load, runs
+from tuneparts.tracking import store
 
 app = typer.Typer()
 LEAST_SPACE = 1e9
 """Bytes below which a disk is called too full: checkpoints of many trials lie side by side."""
 
 
-class AbsentError(Exception):
+class _AbsentError(Exception):
     """Something that a search can do without is not there; the message says how to get it."""
 
 
@@ -31,7 +31,7 @@ class AbsentError(Exception):
 def doctor(as_json: options.Json = False, as_csv: options.Csv = False) -> None:
     """Check the installation: versions, devices, Ray, store, data, disk; say what to do next."""
     form = Form.of(as_json=as_json, as_csv=as_csv)
-    checks: dict[str, Callable[[], str]] = {
+    checks = {
         "packages": _packages,
         "torchvision": _torchvision,
         "devices": _devices,
@@ -45,41 +45,26 @@ def doctor(as_json: options.Json = False, as_csv: options.Csv = False) -> None:
         "Chromium": _chromium,
     }
     rows = []
-    console = terminal(form)
     for name, check in checks.items():
-        with console.status(f"looking at: {name}"):
-            state, found = _examined(check)
-        rows.append({"check": name, "state": state, "what was found": found})
+        with terminal(form).status(f"looking at: {name}"):
+            try:
+                state, found = "ok", check()
+            except _AbsentError as error:
+                state, found = "absent", str(error)
+            except Exception as error:  # whatever is wrong is reported
+                state, found = "FAILED", f"{type(error).__name__}: {error}"
+        rows.append({"check": name, "state": state, "what was found": redact(found)})
     is_well = all(row["state"] != "FAILED" for row in rows)
-    advice = _next() if is_well else "mend what FAILED, then: tuneparts doctor"
-    if form is Form.TABLE:
-        cells = [list(row.values()) for row in rows]
-        show(console, Table.of_rows(list(rows[0]), cells, prose=["what was found"]))
-        console.print(f"Next: {advice}", highlight=False, markup=False)
+    newest = runs.listing(settings.current().results_dir)[-3:]
+    if not is_well:
+        advice = "mend what FAILED, then: tuneparts doctor"
+    elif any(run.has_begun for run in newest):
+        advice = "tuneparts report --open, or tuneparts search NAME"
     else:
-        write(form, "checks", rows, next=advice)
+        advice = "tuneparts search rotated_digits --scale smoke"
+    put(form, "checks", rows, f"Next: {advice}", prose=["what was found"], next=advice)
     if not is_well:
         raise SystemExit(1)
-
-
-def _examined(check: Callable[[], str]) -> tuple[str, str]:
-    """The state and the finding of one check."""
-    try:
-        return "ok", redact(check())
-    except AbsentError as error:
-        return "absent", redact(str(error))
-    except Exception as error:  # a doctor reports whatever is wrong
-        return "FAILED", redact(f"{type(error).__name__}: {error}")
-
-
-def _next() -> str:
-    """The command that a person who is here will want."""
-    from tuneparts.search import runs
-
-    found = runs.listing(settings.current().results_dir)
-    if any(run.has_begun for run in found[-3:]):
-        return "tuneparts report --open, or tuneparts search NAME"
-    return "tuneparts search rotated_digits --scale smoke"
 
 
 def _packages() -> str:
@@ -89,16 +74,16 @@ def _packages() -> str:
 
 
 def _torchvision() -> str:
-    from tuneparts.core import torchvision_door
+    from tuneparts.core import _torchvision
 
-    return str(torchvision_door.load().__version__)
+    return str(_torchvision.load().__version__)
 
 
 def _devices() -> str:
     import torch
 
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return f"{usable_cpus()} CPUs, " + (", ".join(gpus) or "no GPU: trials run on CPUs")
+    return f"{provenance.usable_cpus()} CPUs, " + (", ".join(gpus) or "no GPU: trials run on CPUs")
 
 
 def _ray() -> str:
@@ -114,15 +99,14 @@ def _ray() -> str:
     return f"Ray {version} starts and answers here"
 
 
+def _existing(folder: Path) -> Path:
+    return next(path for path in (folder, *folder.parents) if path.exists())
+
+
 def _results() -> str:
     folder = settings.current().results_dir
     with tempfile.NamedTemporaryFile(dir=_existing(folder)):
-        pass
-    return f"{folder} (writable)"
-
-
-def _existing(folder: Path) -> Path:
-    return next(path for path in (folder, *folder.parents) if path.exists())
+        return f"{folder} (writable)"
 
 
 def _space() -> str:
@@ -133,26 +117,7 @@ def _space() -> str:
     return f"{free / 1e9:,.1f} GB are free for results"
 
 
-def _dashboard() -> str:
-    if importlib.util.find_spec("streamlit") is None:
-        raise AbsentError("`tuneparts dashboard` needs: pip install 'tuneparts[dashboard]'")
-    return f"streamlit {metadata.version('streamlit')}: tuneparts dashboard --open"
-
-
-def _chromium() -> str:
-    from tuneparts.results import static_export
-
-    browser = static_export.browser()
-    if browser is None:
-        raise AbsentError(
-            "reports lack the .svg files of figures; install Chromium or Chrome for them"
-        )
-    return str(browser)
-
-
 def _store() -> str:
-    from tuneparts.tracking import store
-
     uri = store.resolve(settings.current().tracking_uri)
     if not store.is_server(uri) and not store.exists(uri):
         return f"{uri} (made by the first search)"
@@ -170,10 +135,21 @@ def _data() -> str:
 
 
 def _searches() -> str:
-    from tuneparts.search import load
-
     files = load.available()
-    if not files:
-        raise FileNotFoundError(f"no search files in {[str(p) for p in load.folders()]}")
     folders = dict.fromkeys(str(Path(place).resolve()) for place in load.folders())
+    if not files:
+        raise FileNotFoundError(f"no search files in {', '.join(folders)}")
     return f"{len(files)} in {', '.join(folders)}"
+
+
+def _dashboard() -> str:
+    if importlib.util.find_spec("streamlit") is None:
+        raise _AbsentError("`tuneparts dashboard` needs: pip install 'tuneparts[dashboard]'")
+    return f"streamlit {metadata.version('streamlit')}: tuneparts dashboard --open"
+
+
+def _chromium() -> str:
+    browser = static_export.browser()
+    if browser is None:
+        raise _AbsentError("reports lack figures as .svg; install Chromium or Chrome for them")
+    return str(browser)

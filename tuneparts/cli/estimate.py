@@ -27,9 +27,10 @@ def seconds_per_arm(search: Any, console: Console) -> dict[str, float]:
     torch.set_num_threads(1)
     with console.status("measuring a few passes of each arm"):
         task = search.load_data()
-        devices = {arm.name: available_device(arm.resources.gpus) for arm in search.arms}
         return {
-            arm.name: _seconds_per_pass(arm, Context(task=task, seed=0, device=devices[arm.name]))
+            arm.name: _seconds_per_pass(
+                arm, Context(task=task, seed=0, device=available_device(arm.resources.gpus))
+            )
             for arm in search.arms
         }
 
@@ -55,8 +56,7 @@ def _seconds_per_pass(arm: Arm, context: Any) -> float:
         times.append(clock() - start)
     per_pass = max((times[2] - times[1]) / (long - short), 0.0)
     evaluation = max(times[1] - short * per_pass, 0.0)
-    together = min(arm.packed, arm.trials_per_seed)
-    return per_pass / together + evaluation / config.interval
+    return per_pass / min(arm.packed, arm.trials_per_seed) + evaluation / config.interval
 
 
 def print_plan(search: Any, console: Console, form: Form = Form.TABLE) -> None:
@@ -65,37 +65,37 @@ def print_plan(search: Any, console: Console, form: Form = Form.TABLE) -> None:
         costs, why_not = seconds_per_arm(search, console), ""
     except DataMissingError as error:
         costs, why_not = None, str(error)
+    rows = plan_rows(search, costs)
     if form is not Form.TABLE:
-        rows = plan_rows(search, costs)
         write(form, "arms", rows, search=search.name, scale=search.scale, digest=search.digest)
         return
-    console.print(f"digest {search.digest}, selection by {search.metric}", highlight=False)
-    show(console, plan_table(search, costs))
+    console.print(f"digest {search.digest}, selection by {search.metric}")
+    cells = []
+    for row in rows:
+        needs = f"{row['cpus']:g} CPU" + (f", {row['gpus']:g} GPU" if row["gpus"] else "")
+        counts = [row["trials"], f"{row['passes']:,}", f"{row['at most']:,}"]
+        names = [row["arm"], row["method"], row["algorithm"], ",".join(map(str, row["seeds"]))]
+        cells.append([*names, *counts, needs, f"{row.get('hours', 0):.3f}"])
+    headers = ["arm", "method", "algorithm", "seeds", "trials", "passes", "at most", "needs"]
+    headers += ["hours (1 CPU)"] if costs else []
+    notes = [
+        "Passes of all trials, as expected and at most where trials are stopped early; "
+        f"{PASS_IN_SHORT}."
+    ]
+    notes += [] if search.stop is None else ["Rules of `stop` may end it before."]
+    numbers = ["trials", "passes", "at most", "hours (1 CPU)"]
+    show(console, Table.of_rows(headers, cells, numbers=numbers, notes=notes))
     if costs is None:
-        console.print(f"no time is given: {why_not}", highlight=False, markup=False)
+        console.print(f"no time is given: {why_not}")
         return
     spared = spared_passes(search)
-    passes = {arm.name: expected_and_most(search, arm) for arm in search.arms}
-    total, most = (
-        sum(costs[arm] * (both[i] - spared[arm]) for arm, both in passes.items()) / 60
-        for i in (0, 1)
-    )
+    total = sum(row["hours"] * 60 for row in rows)
+    most = sum(costs[r["arm"]] * (r["at most"] - spared[r["arm"]]) / 60 for r in rows)
     console.print(
         f"about {total:,.1f} minutes on one CPU, {total / usable_cpus():,.1f} on this machine, "
         f"from a few passes of each arm; at that speed at most {most:,.1f} and "
-        f"{most / usable_cpus():,.1f}",
-        highlight=False,
+        f"{most / usable_cpus():,.1f}"
     )
-
-
-def expected_and_most(search: "Search", arm: Arm) -> tuple[int, int]:
-    """Passes of all trials of an arm: as expected, and the most that they can be.
-
-    What failed and is tried again from a checkpoint is not counted twice.
-    """
-    num_seeds = len(search.seeds_of(arm))
-    most = num_seeds * arm.cost.most
-    return min(num_seeds * arm.cost.expected, most), most
 
 
 def spared_passes(search: "Search") -> dict[str, int]:
@@ -110,55 +110,27 @@ def spared_passes(search: "Search") -> dict[str, int]:
 
 
 def plan_rows(search: "Search", costs: Mapping[str, float] | None) -> list[dict[str, Any]]:
-    """What each arm will take.
+    """What each arm will take, with the time if the seconds of a pass of each arm are given.
 
-    Args:
-        search: resolved.
-        costs: seconds of a pass of each arm; None leaves out the time.
+    Passes are those of all its trials; what is tried again from a checkpoint is not counted twice.
     """
     rows: list[dict[str, Any]] = []
     spared = spared_passes(search)
     for arm in search.arms:
         seeds = search.seeds_of(arm)
-        expected, most = expected_and_most(search, arm)
-        hours = (
-            {}
-            if costs is None
-            else {"hours": costs[arm.name] * (expected - spared[arm.name]) / 3600}
-        )
-        rows.append(
-            {
-                "arm": arm.name,
-                "method": arm.config.model_dump()["method"],
-                "algorithm": arm.algorithm.kind + (f" after {arm.follows}" if arm.follows else ""),
-                "seeds": list(seeds),
-                "trials": arm.trials_per_seed * len(seeds),
-                "passes": expected,
-                "at most": most,
-                "cpus": arm.resources.cpus,
-                "gpus": arm.resources.gpus,
-                **hours,
-            }
-        )
+        passes = len(seeds) * arm.cost.expected
+        row = {
+            "arm": arm.name,
+            "method": arm.config.model_dump()["method"],
+            "algorithm": arm.algorithm.kind + (f" after {arm.follows}" if arm.follows else ""),
+            "seeds": list(seeds),
+            "trials": arm.trials_per_seed * len(seeds),
+            "passes": passes,
+            "at most": len(seeds) * arm.cost.most,
+            "cpus": arm.resources.cpus,
+            "gpus": arm.resources.gpus,
+        }
+        if costs is not None:
+            row["hours"] = costs[arm.name] * (passes - spared[arm.name]) / 3600
+        rows.append(row)
     return rows
-
-
-def plan_table(search: "Search", costs: Mapping[str, float] | None) -> Table:
-    """`plan_rows` for people."""
-    rows = []
-    for row in plan_rows(search, costs):
-        needs = f"{row['cpus']:g} CPU" + (f", {row['gpus']:g} GPU" if row["gpus"] else "")
-        counts = [row["trials"], f"{row['passes']:,}", f"{row['at most']:,}"]
-        hours = [] if costs is None else [f"{row['hours']:.3f}"]
-        seeds = ",".join(map(str, row["seeds"]))
-        rows.append([row["arm"], row["method"], row["algorithm"], seeds, *counts, needs, *hours])
-    hours = [] if costs is None else ["hours (1 CPU)"]
-    counts = ["trials", "passes", "at most"]
-    headers = ["arm", "method", "algorithm", "seeds", *counts, "needs", *hours]
-    notes = [
-        f"Passes of all trials, as expected and at most where trials are stopped early; "
-        f"{PASS_IN_SHORT}."
-    ]
-    if search.stop is not None:
-        notes.append("Rules of `stop` may end it before.")
-    return Table.of_rows(headers, rows, numbers=[*counts, *hours], notes=notes)

@@ -1,9 +1,7 @@
 """The verbs that say what there is: methods, nets, searches, data; and new."""
 
 import ast
-import dataclasses
 import re
-from collections.abc import Mapping, Sequence
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tuneparts.cli import options
-from tuneparts.cli.output import Form, terminal, write
+from tuneparts.cli.output import Form, put, terminal
 from tuneparts.core import atomic
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.results.rendering import Table, show
+from tuneparts.methods import catalog
+from tuneparts.search import load
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
 app = typer.Typer()
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @app.command(epilog=options.words("hyper", "pass"))
@@ -30,19 +28,14 @@ def methods(
 ) -> None:
     """List the methods that a search can use; with NAME its fields, to be set by `--set`."""
     form = Form.of(as_json=as_json, as_csv=as_csv)
-    from tuneparts.methods import catalog
-
-    known = catalog.METHODS.names()
     if name is None:
         rows = [
-            {"method": one, "what it is": _sentence(*path.split(":")), "config": path}
-            for one, path in known.items()
+            {"method": one, "what it is": _docstring(*path.split(":")), "config": path}
+            for one, path in catalog.METHODS.names().items()
         ]
         hint = "Fields of one: tuneparts methods NAME. Try one: tuneparts fit NAME"
-        _list(form, "methods", rows, hint, prose=["what it is"])
+        put(form, "methods", rows, hint, prose=["what it is"])
         return
-    if ":" not in name and name not in known:
-        raise UnknownNameError("method", name, known)
     _fields(form, catalog.config_class(name), f"--set {name}.FIELD=VALUE of `tuneparts fit`", name)
 
 
@@ -54,6 +47,7 @@ def nets(
 ) -> None:
     """List the nets that a config can name; with NAME its fields."""
     form = Form.of(as_json=as_json, as_csv=as_csv)
+    from tuneparts.cli.fields import first_paragraph
     from tuneparts.models import NETS
     from tuneparts.models.config import REGISTRY
 
@@ -61,7 +55,7 @@ def nets(
         rows = [
             {
                 "net": one,
-                "what it is": _first(config.__doc__),
+                "what it is": first_paragraph(config),
                 "fields": ", ".join(field for field in config.model_fields if field != "name"),
             }
             for one, config in NETS.items()
@@ -70,7 +64,7 @@ def nets(
         rows += [{"net": one, "what it is": path, "fields": ""} for one, path in own.items()]
         hint = "Fields of one: tuneparts nets NAME. Choose one: --set ARM.net=NAME. One of your "
         hint += "own: a function or class by its import path, see docs/extending.md"
-        _list(form, "nets", rows, hint, prose=["what it is", "fields"])
+        put(form, "nets", rows, hint, prose=["what it is", "fields"])
         return
     if name not in NETS:
         raise UnknownNameError("net", name, NETS)
@@ -86,8 +80,6 @@ def searches(
 ) -> None:
     """List the search files, each a question; with NAME its arms and what they vary."""
     form = Form.of(as_json=as_json, as_csv=as_csv)
-    from tuneparts.search import load
-
     rows: list[dict[str, Any]]
     if name is None:
         rows = [
@@ -96,7 +88,7 @@ def searches(
         ]
         hint = "Arms of one: tuneparts searches NAME. Run one: tuneparts search NAME "
         hint += "[--scale smoke|cpu|paper] [--dry-run]. Write one: tuneparts new NAME"
-        _list(form, "searches", rows, hint, prose=["question"])
+        put(form, "searches", rows, hint, prose=["question"])
         return
     console = terminal(form)
     with console.status("reading the search file"):
@@ -110,13 +102,12 @@ def searches(
     ]
     data = "" if found.data is None else found.data.name
     if form is Form.TABLE:
-        console.print(f"{name} at scale {scale}: {found.question}", highlight=False, markup=False)
         seeds = ", ".join(map(str, found.seeds))
-        said = f"data {data or '-'}, selection by {found.metric}, seeds {seeds}"
-        console.print(said, highlight=False)
+        console.print(f"{name} at scale {scale}: {found.question}")
+        console.print(f"data {data or '-'}, selection by {found.metric}, seeds {seeds}")
     facts = {"search": name, "scale": scale, "question": found.question, "data": data}
     hint = "Change a field: --set ARM.FIELD=VALUE. Fields of a method: tuneparts methods METHOD"
-    _list(form, "arms", rows, hint, prose=["varies"], numbers=["trials", "passes"], **facts)
+    put(form, "arms", rows, hint, prose=["varies"], numbers=["trials", "passes"], **facts)
 
 
 @app.command()
@@ -132,17 +123,14 @@ def data(
 ) -> None:
     """List the data sets, where each was found, or how to get it; with NAME its fields."""
     form = Form.of(as_json=as_json, as_csv=as_csv)
-    from rich.progress import Progress, SpinnerColumn, TextColumn
-
     from tuneparts.data import sets
+    from tuneparts.data.config import DataConfig
 
+    console = terminal(form)
     if download is not None:
-        console = terminal(form)
-        columns = (SpinnerColumn(), TextColumn("fetching {task.description}"))
-        with Progress(*columns, console=console) as progress:
-            progress.add_task(download)
+        with console.status(f"fetching {download}"):
             where = sets.download(download)
-        console.print(f"{download} is in {where}", highlight=False, soft_wrap=True)
+        console.print(f"{download} is in {where}", soft_wrap=True)
     if name is not None:
         sets.lookup(name)
     rows = [
@@ -160,69 +148,36 @@ def data(
     if name is None:
         hint = "What a search may set of its data: tuneparts data NAME. Folders of images are sets "
         hint += "too: folder:PATH"
-        _list(form, "sets", rows, hint, prose=["to get it"], numbers=["train", "test", "classes"])
+        put(form, "sets", rows, hint, prose=["to get it"], numbers=["train", "test", "classes"])
         return
-    from tuneparts.data.config import DataConfig
-
     for row in rows:
         if form is Form.TABLE and row["set"] == name:
-            told = ", ".join(f"{key} {value}" for key, value in row.items() if value)
-            terminal().print(told, highlight=False, markup=False)
+            console.print(", ".join(f"{key} {value}" for key, value in row.items() if value))
     _fields(form, DataConfig, "--set data.FIELD=VALUE", name)
 
 
 def _fields(form: Form, cls: "type[BaseModel]", how: str, name: str) -> None:
-    from tuneparts.cli import fields
+    from tuneparts.cli.fields import fields
 
-    found = fields.fields(cls)
-    if form is not Form.TABLE:
-        write(form, "fields", [dataclasses.asdict(one) for one in found], name=name)
-        return
-    console = terminal()
-    console.print((cls.__doc__ or "").strip().partition("\n\n")[0], highlight=False, markup=False)
-    show(console, fields.table(found))
-    console.print(f"Change one: {how}", highlight=False, markup=False)
+    rows = [one._asdict() for one in fields(cls)]
+    if form is Form.TABLE:
+        terminal().print((cls.__doc__ or "").strip().partition("\n\n")[0])
+        rows = [{"field": row.pop("path"), **row} for row in rows]
+    prose = ["takes", "default", "meaning"]
+    put(form, "fields", rows, f"Change one: {how}", prose=prose, name=name)
 
 
-def _list(
-    form: Form,
-    name: str,
-    rows: Sequence[Mapping[str, Any]],
-    hint: str,
-    *,
-    prose: Sequence[str],
-    numbers: Sequence[str] = (),
-    **facts: Any,
-) -> None:
-    if form is not Form.TABLE:
-        write(form, name, rows, **facts)
-        return
-    cells = [[_text(value) for value in row.values()] for row in rows]
-    show(terminal(), Table.of_rows(list(rows[0]), cells, prose=prose, numbers=numbers))
-    terminal().print(hint, highlight=False, markup=False)
-
-
-def _text(value: Any) -> str:
-    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _first(docstring: str | None) -> str:
-    return (docstring or "").strip().partition("\n\n")[0].replace("\n", " ")
-
-
-def _sentence(module: str, cls: str) -> str:
-    """The first sentence of a class's docstring; nothing where the source is not found."""
+def _docstring(module: str, cls: str) -> str:
+    """First paragraph of a class's docstring, without importing it; empty without its source."""
     top, *rest = module.split(".")
     spec = find_spec(top)
     if spec is None or spec.origin is None:
         return ""
     path = Path(spec.origin).parent.joinpath(*rest) if rest else Path(spec.origin)
     path = path / "__init__.py" if rest and path.is_dir() else path.with_suffix(".py")
-    if not path.is_file():
-        return ""
-    for node in ast.parse(path.read_text("utf-8")).body:
+    for node in ast.parse(path.read_text("utf-8")).body if path.is_file() else ():
         if isinstance(node, ast.ClassDef) and node.name == cls:
-            return _first(ast.get_docstring(node))
+            return (ast.get_docstring(node) or "").partition("\n\n")[0].replace("\n", " ")
     return ""
 
 
@@ -233,30 +188,21 @@ def new(
     ],
 ) -> None:
     """Write a search file with comments, searches/NAME.py, that runs as it is."""
-    from tuneparts.search import load
-
-    if not _NAME.fullmatch(name):
-        raise ConfigError(
-            "a search is named by small letters, digits and underscores, a letter first, but got "
-            f"`{name}`."
-        )
-    path = Path("searches") / f"{name}.py"
-    if path.exists():
-        raise ConfigError(f"a new search has a name of its own, but {path} is there already.")
-    if name in load.available():
-        raise ConfigError(
-            f"a new search has a name of its own, but tuneparts brings a search `{name}` along. "
-            "Choose another."
-        )
+    path, why = Path("searches") / f"{name}.py", ""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        why = "a search is named by small letters, digits and underscores, a letter first"
+    elif path.exists():
+        why = f"{path} is there already"
+    elif name in load.available():
+        why = "tuneparts brings a search of this name along"
+    if why:
+        raise ConfigError(f"`{name}`: {why}. Choose another.")
     path.parent.mkdir(exist_ok=True)
     template = resources.files("tuneparts.cli").joinpath("new_search.txt").read_text("utf-8")
     atomic.write_text(path, template.replace("NAME", name))
-    console = terminal()
-    for line in (
-        f"{path} is written: a question, and three arms to answer it. Next:",
-        f"  tuneparts search {name} --dry-run        what it will cost",
-        f"  tuneparts search {name} --scale smoke    does everything run?",
-        f"  tuneparts search {name}                  the answer",
-        "Its fields: tuneparts methods partitioned, tuneparts nets, tuneparts data digits",
-    ):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    text = f"""{path} is written: a question, and three arms to answer it. Next:
+  tuneparts search {name} --dry-run        what it will cost
+  tuneparts search {name} --scale smoke    does everything run?
+  tuneparts search {name}                  the answer
+Its fields: tuneparts methods partitioned, tuneparts nets, tuneparts data digits"""
+    terminal().print(text, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The `tuneparts` command: its verbs, and how errors are told."""
+"""The `tuneparts` command: its verbs, and how errors are printed."""
 
 import errno
 import io
@@ -7,8 +7,11 @@ from typing import Annotated
 
 import typer
 
+from tuneparts import __version__
 from tuneparts.cli import cluster, doctor, listing, reading, running, serving, training
 from tuneparts.cli.options import words
+from tuneparts.core.errors import TunepartsError, printable
+from tuneparts.core.redaction import redact
 
 app = typer.Typer(
     name="tuneparts",
@@ -23,9 +26,7 @@ for group in (running, reading, training, listing, doctor, serving, cluster):
 
 def _say_version(is_asked: bool) -> None:
     if is_asked:
-        import tuneparts
-
-        print(f"tuneparts {tuneparts.__version__}")
+        print(f"tuneparts {__version__}")
         raise typer.Exit
 
 
@@ -46,9 +47,6 @@ def tuneparts(
 
 def main() -> None:
     """Entry point: errors that we raise on purpose print as one sentence, not as a traceback."""
-    from tuneparts.core.errors import TunepartsError, printable
-    from tuneparts.core.redaction import redact
-
     for stream in (sys.stdout, sys.stderr):  # a terminal may lack a sign of ours
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -4,27 +4,22 @@ from typing import Annotated
 
 import typer
 
+from tuneparts.core import settings
 from tuneparts.core.glossary import define
+from tuneparts.methods import catalog
+from tuneparts.search import load, runs
 
 
-def _searches(incomplete: str) -> list[str]:
-    from tuneparts.search import load
-
-    return [name for name in load.available() if name.startswith(incomplete)]
+def _searches() -> list[str]:
+    return list(load.available())
 
 
-def _methods(incomplete: str) -> list[str]:
-    from tuneparts.methods import catalog
-
-    return [name for name in catalog.METHODS.names() if name.startswith(incomplete)]
+def _methods() -> list[str]:
+    return list(catalog.METHODS.names())
 
 
-def _runs(incomplete: str) -> list[str]:
-    from tuneparts.core import settings
-    from tuneparts.search import runs
-
-    names = [run.name for run in reversed(runs.listing(settings.current().results_dir))]
-    return [name for name in names if name.startswith(incomplete)]
+def _runs() -> list[str]:
+    return [run.name for run in reversed(runs.listing(settings.current().results_dir))]
 
 
 _RUN_HELP = "SEARCH/TIME-DIGEST, or a search's name for its newest run."
@@ -105,5 +100,5 @@ Retry = Annotated[
 
 
 def words(*used: str) -> str:
-    """Return the definitions of words that a help text uses, to stand below it."""
+    """The definitions of words that a help text uses, shown below it."""
     return "\n\n".join(map(define, used))

@@ -1,43 +1,33 @@
 """How verbs print: tables for people, and the same rows as JSON or CSV for programs."""
 
 import csv
-import io
 import json
 import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
 from tuneparts.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from tuneparts.results.rendering import Table
+from tuneparts.results.rendering import Table, show
 
 PIPE_WIDTH = 1000
 """Characters of a line where no terminal limits it: no table leaves a column out or breaks."""
 
 
 class Form(StrEnum):
-    """For whom a verb prints."""
+    """A table for people at the width of their terminal; one object or rows for programs."""
 
     TABLE = "table"
-    """People, at the width of their terminal."""
     JSON = "json"
-    """Programs: one object."""
     CSV = "csv"
-    """Programs: the rows of one table, under a line of names."""
 
     @classmethod
     def of(cls, *, as_json: bool, as_csv: bool) -> "Form":
-        """What `--json` and `--csv` ask for.
-
-        Raises:
-            ConfigError: Both at once.
-        """
+        """What `--json` and `--csv` ask for."""
         if as_json and as_csv:
             raise ConfigError("one form is printed at a time, but got `--json` and `--csv`.")
         return cls.JSON if as_json else cls.CSV if as_csv else cls.TABLE
@@ -48,53 +38,48 @@ def terminal(form: Form = Form.TABLE) -> Console:
     is_aside = form is not Form.TABLE
     stream = sys.stderr if is_aside else sys.stdout
     is_unlimited = not stream.isatty() and "COLUMNS" not in os.environ
-    return Console(stderr=is_aside, width=PIPE_WIDTH if is_unlimited else None)
+    width = PIPE_WIDTH if is_unlimited else None
+    return Console(stderr=is_aside, width=width, highlight=False, markup=False)
+
+
+def put(
+    form: Form,
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    hint: str = "",
+    /,
+    *,
+    prose: Sequence[str] = (),
+    numbers: Sequence[str] = (),
+    **facts: Any,
+) -> None:
+    """Print rows in any form: as a table with a hint below, or as `write` does."""
+    if form is not Form.TABLE:
+        write(form, name, rows, **facts)
+        return
+    cells = [[_text(value) for value in row.values()] for row in rows]
+    show(terminal(), Table.of_rows(list(rows[0]), cells, prose=prose, numbers=numbers))
+    if hint:
+        terminal().print(hint)
 
 
 def write(form: Form, name: str, rows: Sequence[Mapping[str, Any]], /, **facts: Any) -> None:
-    """Print rows for a program.
-
-    Args:
-        form: JSON or CSV.
-        name: what the rows are, the key of the JSON object that holds them.
-        rows: a value for each name; those of the first row are the columns of CSV.
-        facts: what else the JSON object says.
-    """
+    """Print rows for a program: under their name in a JSON object with other facts, or as CSV."""
     if form is Form.JSON:
         print(json.dumps(_plain({**facts, name: list(rows)})))
         return
-    out = io.StringIO()
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    writer = csv.DictWriter(out, columns, lineterminator="\n")
+    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({key: _cell(value) for key, value in row.items()})
-    print(out.getvalue(), end="")
+        plain = _plain(row).items()
+        writer.writerow({k: json.dumps(v) if isinstance(v, dict | list) else v for k, v in plain})
 
 
-def records(table: "Table") -> list[dict[str, Any]]:
-    """The rows of a table by their headers; cells of columns of numbers are numbers, if they can.
-
-    Example:
-        >>> from tuneparts.results.rendering import Table
-        >>> records(Table.of_rows(["arm", "passes"], [["a", "1,200"]], numbers=["passes"]))
-        [{'arm': 'a', 'passes': 1200}]
-    """
-    return [
-        {
-            column.header: _number(cell.text) if column.is_number else cell.text
-            for column, cell in zip(table.columns, row, strict=True)
-        }
-        for row in table.rows
-    ]
-
-
-def _number(text: str) -> Any:
-    try:
-        value = float(text.replace(",", ""))
-    except ValueError:
-        return text or None
-    return int(value) if value.is_integer() and "." not in text else value
+def _text(value: Any) -> str:
+    if isinstance(value, int | float):
+        return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+    return "" if value is None else str(value)
 
 
 def _plain(value: Any) -> Any:
@@ -108,8 +93,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
-
-
-def _cell(value: Any) -> Any:
-    plain = _plain(value)
-    return json.dumps(plain) if isinstance(plain, dict | list) else plain

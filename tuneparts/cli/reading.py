@@ -4,9 +4,10 @@ import json
 import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 import tuneparts
 from tuneparts.cli import options, output
@@ -14,18 +15,11 @@ from tuneparts.cli.output import Form, terminal
 from tuneparts.core import atomic, settings
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.redaction import redact
-from tuneparts.results import rendering
-
-if TYPE_CHECKING:  # pandas takes half a second, and a wrong name is told before
-    from rich.console import Console
-
-    from tuneparts import Results
-    from tuneparts.results.compare import Comparison
-    from tuneparts.results.verifying import Difference, Verified
+from tuneparts.results import rendering, static_export
+from tuneparts.search import runs
+from tuneparts.tracking import store
 
 app = typer.Typer()
-DIFFERENT = 1
-"""Exit code when a number differs."""
 _MOST = 20
 """Differences that are listed."""
 
@@ -53,35 +47,30 @@ def report(
         webbrowser.open(paths["report.html"].absolute().as_uri())
 
 
-def load(name: str | None) -> "Results":
-    """Find a run or published results first, and import what reads them then."""
+def load(name: str | None) -> "tuneparts.Results":
+    """Find a run or published results, and only then import pandas, which takes half a second."""
     if name is not None and (Path(name) / "trials.csv").is_file():
         return tuneparts.load(name)
-    from tuneparts.search import runs
-
     run = runs.named(settings.current().results_dir, name, begun=True)
-
     return tuneparts.Results(run)
 
 
-def show(results: "Results", console: "Console") -> dict[str, Path]:
+def show(results: "tuneparts.Results", console: Console) -> dict[str, Path]:
     """Print the answer and the tables of a run, write its report, and say where it lies."""
     console.print(results.answer, highlight=False, markup=False)
     rendering.show(console, *results.tables)
     with console.status("writing the report"):
         paths = results.write_report()
-    page = _short(paths["report.html"])
-    said = f"report      {page} (with {len(paths) - 1} tables and figures beside it)"
-    console.print(said, highlight=False, markup=False, soft_wrap=True)
+    said = f"report      {_short(paths['report.html'])} (with {len(paths) - 1} tables and figures "
+    console.print(f"{said}beside it)", highlight=False, markup=False, soft_wrap=True)
     return paths
 
 
-def write(results: "Results", form: Form) -> None:
+def write(results: "tuneparts.Results", form: Form) -> None:
     """Print what a run found for a program: a row per arm, with means and standard errors."""
-    rows = results.table.to_dict("records")
-    question = results.metadata.question
-    facts = {"run": results.name, "question": question, "answer": results.answer}
-    output.write(form, "arms", [{str(k): v for k, v in row.items()} for row in rows], **facts)
+    rows: list[dict[Any, Any]] = results.table.to_dict("records")
+    facts = {"question": results.metadata.question, "answer": results.answer}
+    output.write(form, "arms", rows, run=results.name, **facts)
 
 
 def _short(path: Path) -> Path:
@@ -121,52 +110,36 @@ def compare(
 ) -> None:
     """Say which arms are better, worse, equivalent, or cannot be told apart."""
     form = Form.of(as_json=as_json, as_csv=as_csv)
-    asked = None
-    if pairs is not None:  # a pair that is asked for twice is one comparison
-        asked = list(dict.fromkeys(parse_pair(text) for text in pairs.split(",")))
+    # A pair that is asked for twice is one comparison.
+    asked = None if pairs is None else list(dict.fromkeys(map(parse_pair, pairs.split(","))))
     results = load(run)
     from tuneparts.results import compare as comparing
     from tuneparts.results.run_data import cost_note
+    from tuneparts.results.statistics import bounds
 
     found = results.compare(asked, against=against, metric=metric, within=within, at=at)
     margin = results.metadata.within if within is None else within
     if form is not Form.TABLE:
-        rows = [_flat(one) for one in found]
+        rows = []
+        for one in found:
+            rows.append({**vars(one), **bounds(one.interval)})
+            del rows[-1]["interval"], rows[-1]["decision"]
+            if one.decision is not None:  # replicates were added until it was decided
+                rows[-1] |= bounds(one.decision.interval, "always_valid_")
+                rows[-1]["always_valid_verdict"] = one.decision.verdict or "cannot tell"
         facts = {"run": results.name, "metric": metric, "within": margin, "at": at}
         output.write(form, "comparisons", rows, **facts)
         return
-    remark = ""
-    if at is not None:
-        arms = list(dict.fromkeys(name for one in found for name in (one.one, one.other)))
-        remark = cost_note(results.at(at, needs=metric), arms, at)
+    arms = list(dict.fromkeys(name for one in found for name in (one.one, one.other)))
+    remark = "" if at is None else cost_note(results.at(at, needs=metric), arms, at)
     table = comparing.table(found, results.metadata, metric=metric, within=margin, remark=remark)
     rendering.show(terminal(), table)
 
 
-def _flat(found: "Comparison") -> dict[str, Any]:
-    """A comparison as one row of numbers and words.
-
-    Where replicates were added until it was decided, it has the interval that holds all the same.
-    """
-    from tuneparts.results.statistics import bounds
-
-    row = {**vars(found), **bounds(found.interval)}
-    del row["interval"], row["decision"]
-    if found.decision is not None:
-        row |= bounds(found.decision.interval, "always_valid_")
-        row["always_valid_verdict"] = found.decision.verdict or "cannot tell"
-    return row
-
-
 def parse_pair(text: str) -> tuple[str, str]:
-    """Read two arms from `a:b`.
-
-    Example:
-        >>> parse_pair("partitioned:random")
-        ('partitioned', 'random')
-    """
-    one, separator, other = text.partition(":")
-    if not (one and separator and other):
+    """Read two arms from `a:b`."""
+    one, _, other = text.partition(":")
+    if not (one and other):
         raise ConfigError(f"a pair of arms is written as `a:b`, but got `{text}`.")
     return one.strip(), other.strip()
 
@@ -209,39 +182,34 @@ def ranks(
     over one arm is of all tasks.
     """
     form = Form.of(as_json=as_json, as_csv=as_csv)
-    if plot is not None:
-        _check_plot(plot)
-    found = list({one.name: one for one in map(load, _apart(names))}.values())
+    _check(names, plot)
+    found = list({one.name: one for one in map(load, names)}.values())
     searches = {one.name: one.search_facts for one in found}
-    if not mix_scales:
-        refuse_mixed_scales({name: str(facts.get("scale")) for name, facts in searches.items()})
-    from tuneparts.results import page, static_export
+    scales = {name: str(facts.get("scale")) for name, facts in searches.items()}
+    if len(set(scales.values())) > 1 and not mix_scales:
+        said = ", ".join(f"{name} is {scale}" for name, scale in scales.items())
+        raise ConfigError(f"ranks compare runs of one scale, but {said}. Or say `--mix-scales`.")
+    from tuneparts.results import page
     from tuneparts.results import ranks as over_tasks
     from tuneparts.results.figures.scores import tasks
 
     console = terminal(form)
-    with console.status("reading the runs"):
-        for one in found:
-            _ = one.summary
     setting, values = difference({name: facts["data"] or {} for name, facts in searches.items()})
     labels = [value if setting == "run" else f"{setting} {value}" for value in values]
     named = list(zip(map(str, labels), found, strict=True))
-    together = over_tasks.collect(named, metric, against=against)
-    table = over_tasks.table(named, together)
+    with console.status("reading the runs"):
+        together = over_tasks.collect(named, metric, against=against)
+        table = over_tasks.table(named, together)
     if form is Form.TABLE:
         rendering.show(console, table)
     else:
-        facts = {
-            "runs": list(searches),
-            "metric": metric,
-            "normalised": list(together.references),
-            "against": together.against,
-        }
+        facts = {"runs": list(searches), "metric": metric, "against": together.against}
+        facts["normalised"] = list(together.references)
         output.write(form, "arms", over_tasks.rows(named, together), **facts)
     if out is not None:
         atomic.write_text(out / "benchmark.html", page.benchmark_page(table))
         atomic.write_text(out / "benchmark.md", rendering.to_markdown([table]))
-        console.print(f"benchmark   {out / 'benchmark.html'}", highlight=False, soft_wrap=True)
+        console.print(f"benchmark   {out / 'benchmark.html'}", soft_wrap=True)
     if plot is not None:
         drawing = tasks(dict(zip(values, found, strict=True)), setting, metric)
         if plot.suffix == ".html":
@@ -251,50 +219,22 @@ def ranks(
         plot.write_text(text, encoding="utf-8", newline="\n")
 
 
-def _check_plot(path: Path) -> None:
-    """Refuse what could not be drawn before the work, not after it."""
-    from tuneparts.results import static_export
-
-    if path.suffix not in {".html", ".svg"}:
-        raise ConfigError(f"a plot is an .html or an .svg file, but got `{path}`.")
-    if not path.absolute().parent.is_dir():
-        raise ConfigError(f"a plot goes into a folder that is there, but got `{path}`.")
-    if path.suffix == ".svg" and static_export.browser() is None:
-        raise ConfigError("an .svg file is drawn by Chromium, which is not here; .html needs none.")
-
-
-def _apart(names: Sequence[str]) -> Sequence[str]:
-    """Refuse two released folders of one name, which a table could not tell apart."""
+def _check(names: Sequence[str], plot: Path | None) -> None:
+    """Refuse what could not be drawn or told apart before the work, not after it."""
+    kinds = [".html"] if static_export.browser() is None else [".html", ".svg"]
+    if plot is not None and (plot.suffix not in kinds or not plot.parent.is_dir()):
+        cure = "in a folder that is there (.svg needs Chromium)."
+        raise ConfigError(f"`{plot}`: a plot is a file of the kind {' or '.join(kinds)} {cure}")
     folders = {Path(name).resolve() for name in names if Path(name).is_dir()}
     if len({folder.name for folder in folders}) < len(folders):
-        raise ConfigError(
-            "released folders of a benchmark have names of their own, but got "
-            f"{', '.join(sorted(map(str, folders)))}. Rename one."
-        )
-    return names
-
-
-def refuse_mixed_scales(scales: Mapping[str, str]) -> None:
-    """Refuse to compare runs of several scales, by their names, unasked: a smoke run says nothing.
-
-    Raises:
-        ConfigError: They are of several scales.
-    """
-    if len(set(scales.values())) > 1:
-        told = ", ".join(f"{name} is {scale}" for name, scale in scales.items())
-        raise ConfigError(
-            f"ranks compare runs of one scale, but {told}. Name runs of one scale, or say "
-            "`--mix-scales`."
-        )
+        said = ", ".join(sorted(map(str, folders)))
+        raise ConfigError(f"{said}: released folders have names of their own. Rename one.")
 
 
 def difference(data: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[Any]]:
     """The one field of the data in which runs of a search differ, with its values.
 
-    Where there is no such field, `run` and the runs' names.
-
-    Args:
-        data: the data config of each run, by the run's name.
+    Where there is no such field, `run` and the runs' names. `data` has each run's data config.
     """
     first, *others = data.values()
     fields = [key for key in first if any(other.get(key) != first[key] for other in others)]
@@ -333,8 +273,7 @@ def export(
     if to == "optuna":
         storage = f"sqlite:///{lines[0]}" if written[0].suffix == ".db" else lines[0]
         lines.append(f"open it: optuna-dashboard {storage}")
-    for line in lines:
-        console.print(line, highlight=False, soft_wrap=True)
+    console.print("\n".join(lines), soft_wrap=True)
 
 
 @app.command(epilog=options.words("trial"))
@@ -352,48 +291,38 @@ def verify(
     """
     form = Form.of(as_json=as_json, as_csv=as_csv)
     from tuneparts.results import verifying
-    from tuneparts.search import runs
 
     one_run = runs.named(settings.current().results_dir, run, begun=True)
     console = terminal(form)
-    found: list[Difference] = []
-    failed: list[str] = []
-    count = checked = 0
+    done = []
     with console.status(f"training {trials} trials of {one_run.name} again"):
         for one in verifying.verify(one_run, num_trials=trials, seed=seed):
-            checked += 1
-            count += one.num_compared
-            found += one.differences
-            failed += [f"{one.trial}: {one.failure}"] if one.failure else []
-            console.print(f"{one.trial}  {_said(one)}", highlight=False, soft_wrap=True)
+            done.append(one)
+            if one.failure:
+                said = "failed"
+            elif one.differences:
+                said = f"{len(one.differences):,} of {one.num_compared:,} numbers differ"
+            else:
+                said = f"{one.num_compared:,} numbers are the same"
+            console.print(f"{one.trial}  {said}", soft_wrap=True)
+    count = sum(one.num_compared for one in done)
+    failed = [f"{one.trial}: {one.failure}" for one in done if one.failure]
+    found = [difference for one in done for difference in one.differences]
     for line in failed:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     if form is not Form.TABLE:
-        facts = {"run": one_run.name, "trials": checked, "numbers": count, "failed": failed}
+        facts = {"run": one_run.name, "trials": len(done), "numbers": count, "failed": failed}
         output.write(form, "differences", [vars(one) for one in found], **facts)
     if not found and not failed:
-        console.print(f"{count:,} numbers of {checked} trials are the same", highlight=False)
+        console.print(f"{count:,} numbers of {len(done)} trials are the same")
         return
     if found and form is Form.TABLE:
-        rows = [
-            [one.trial, one.step, one.metric, repr(one.reported), repr(one.found)]
-            for one in found[:_MOST]
-        ]
         headers = ["trial", "passes", "metric", "reported", "now"]
-        more = len(found) - len(rows)
-        notes = [f"{more} more differ."] if more else []
-        numbers = ["passes", "reported", "now"]
-        table = rendering.Table.of_rows(headers, rows, numbers=numbers, notes=notes)
+        rows = [(d.trial, d.step, d.metric, repr(d.reported), repr(d.found)) for d in found[:_MOST]]
+        notes = [f"{len(found) - _MOST} more differ."] if len(found) > _MOST else []
+        table = rendering.Table.of_rows(headers, rows, numbers=headers[3:], notes=notes)
         rendering.show(console, table)
-    raise SystemExit(DIFFERENT)
-
-
-def _said(one: "Verified") -> str:
-    if one.failure:
-        return "failed"
-    if one.differences:
-        return f"{len(one.differences):,} of {one.num_compared:,} numbers differ"
-    return f"{one.num_compared:,} numbers are the same"
+    raise SystemExit(1)
 
 
 @app.command(epilog=options.words("arm"))
@@ -406,7 +335,7 @@ def register(
 ) -> None:
     """Register the net of a run's best arm as an MLflow model."""
     results = load(run)
-    from tuneparts.tracking import models, store
+    from tuneparts.tracking import models
 
     console = terminal()
     # The first seed is taken: there is nothing to choose between replicates.
@@ -415,10 +344,8 @@ def register(
     with console.status(f"registering the net of {trial}"):
         model_uri = results.keep_model(trial)
         version = models.register(uri, model_uri, name or results.search.name)
-    console.print(f"{trial} is {version}. Load it, also from elsewhere:", highlight=False)
-    for line in (
-        "import mlflow",
-        f'mlflow.set_tracking_uri("{redact(uri)}")',
-        f'net = mlflow.pytorch.load_model("{version}")',
-    ):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    text = f"""{trial} is {version}. Load it, also from elsewhere:
+import mlflow
+mlflow.set_tracking_uri("{redact(uri)}")
+net = mlflow.pytorch.load_model("{version}")"""
+    console.print(text, soft_wrap=True)

@@ -5,7 +5,6 @@ import html
 import importlib.util
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,6 +19,7 @@ from tuneparts.cli import options
 from tuneparts.core import access, settings
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.redaction import redact
+from tuneparts.tracking import guarded, store
 
 app = typer.Typer()
 PORT = 5000
@@ -50,7 +50,7 @@ def ui(
     verbose: Annotated[bool, typer.Option("--verbose", help="Log every request.")] = False,
 ) -> None:
     """Serve the MLflow UI on the store: on this machine, or wider with a login."""
-    from tuneparts.tracking import card, guarded, store
+    from tuneparts.tracking.card import RUNS_VIEW
 
     uri = settings.current().tracking_uri
     if store.is_server(uri):
@@ -63,11 +63,11 @@ def ui(
     access.refuse_used(host, port)
     where = access.LOOPBACK if access.is_loopback(host) else host
     token = "" if server.token is None else f"?token={server.token}"
-    address = f"http://{where}:{port}/{token}#/experiments?{card.RUNS_VIEW}"
+    address = f"http://{where}:{port}/{token}#/experiments?{RUNS_VIEW}"
     asks = "" if login is None else f", as {login.user}"
     print(f"MLflow UI on {address}{asks} (Ctrl-C ends it)", flush=True)
     if open_page:
-        open_when_ready(address, where, port)
+        _open_when_ready(address, where, port)
     guarded.run(server)
 
 
@@ -77,17 +77,6 @@ def dashboard(
     open_page: options.Open = False,
 ) -> None:
     """Watch searches run and compare them in a browser, on this machine only."""
-    words, token = _command(port), access.new_token()
-    access.refuse_used(access.LOOPBACK, port)
-    address = f"http://{access.LOOPBACK}:{port}/?token={token}"
-    print(f"Dashboard on {address} (Ctrl-C ends it)", flush=True)
-    if open_page:
-        open_when_ready(address, access.LOOPBACK, port)
-    os.execve(words[0], words, {**os.environ, access.VARIABLE: token})
-
-
-def _command(port: int) -> list[str]:
-    """What serves the dashboard; telemetry off, loopback only. It needs a token to start."""
     if importlib.util.find_spec("streamlit") is None:
         raise ConfigError(
             "the dashboard needs Streamlit, which is not installed. "
@@ -95,56 +84,52 @@ def _command(port: int) -> list[str]:
         )
     package = Path(tuneparts.__file__).parent  # the app is beside it in a checkout, else inside
     places = [package.parent / "dashboards" / "door.py", package / "_dashboards" / "door.py"]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
-        raise ConfigError(f"the dashboard is a file, but neither {places[0]} nor {places[1]} is.")
+    found = places[0] if places[0].is_file() else places[1]
+    access.refuse_used(access.LOOPBACK, port)
+    token = access.new_token()
+    address = f"http://{access.LOOPBACK}:{port}/?token={token}"
+    print(f"Dashboard on {address} (Ctrl-C ends it)", flush=True)
+    if open_page:
+        _open_when_ready(address, access.LOOPBACK, port)
     words = [f"--{name}={value}" for name, value in {**_OPTIONS, "server.port": port}.items()]
     words += [f"--server.allowedHosts={host}" for host in _HOSTS]
-    return [sys.executable, "-m", "streamlit", "run", str(found), *words]
+    command = [sys.executable, "-m", "streamlit", "run", str(found), *words]
+    os.execve(command[0], command, {**os.environ, access.VARIABLE: token})
 
 
-_ADDRESS = "TUNEPARTS_OPEN"
-"""Names the address to open. It may carry a token, so it is on no command line, which other users
-could read; the browser is given a file that only this user can read."""
-PATIENCE = 120.0
-"""Seconds that a server may take to answer."""
 READ_BY_THEN = 30.0
 """Seconds after which a browser has read the file."""
 
 
-def open_when_ready(address: str, host: str, port: int) -> None:
-    """Open a page as soon as somebody listens on the port; returns at once."""
-    subprocess.Popen(
-        [sys.executable, "-m", "tuneparts.cli.serving", host, str(port)],
-        env={**os.environ, _ADDRESS: address},
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is for the server
-    )
+def _open_when_ready(address: str, host: str, port: int) -> None:
+    """Open a page as soon as somebody listens on the port, in a child process; returns at once."""
+    if os.fork():
+        return
+    try:
+        os.setsid()  # Ctrl-C is for the server
+        if answers(host, port, patience=120):
+            open_now(address)
+    finally:
+        os._exit(0)
 
 
 def open_now(address: str) -> None:
-    """Lead a browser to an address by way of a file, which is removed a little later."""
-    page = f'<meta http-equiv="refresh" content="0;url={html.escape(address)}">'
-    handle, name = tempfile.mkstemp(suffix=".html", prefix="tuneparts-")  # readable by its owner
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(page)
-    try:
-        webbrowser.open(Path(name).as_uri())
+    """Lead a browser to an address by way of a private file, which is removed a little later.
+
+    The address may carry a token, and other users could read it on a command line.
+    """
+    with tempfile.NamedTemporaryFile("w", suffix=".html", prefix="tuneparts-") as file:
+        file.write(f'<meta http-equiv="refresh" content="0;url={html.escape(address)}">')
+        file.flush()
+        webbrowser.open(Path(file.name).as_uri())
         time.sleep(READ_BY_THEN)
-    finally:
-        os.unlink(name)
 
 
 def answers(host: str, port: int, patience: float) -> bool:
-    """Wait until somebody listens on a port; returns whether somebody does."""
+    """Wait for so many seconds until somebody listens on a port; whether somebody does."""
     end = time.monotonic() + patience
     while time.monotonic() < end:
         with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
             return True
         time.sleep(0.2)
     return False
-
-
-if __name__ == "__main__":  # the process of `open_when_ready`
-    if answers(sys.argv[1], int(sys.argv[2]), PATIENCE):
-        open_now(os.environ[_ADDRESS])

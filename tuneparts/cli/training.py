@@ -1,18 +1,20 @@
 """The verbs that train something in this process: fit, compress."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.progress import Progress
 
 import tuneparts
 from tuneparts.cli import options
-from tuneparts.cli.output import Form, records, terminal, write
-from tuneparts.core import redaction
-from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.results.rendering import Table, show
+from tuneparts.cli.output import Form, put, terminal, write
+from tuneparts.core import redaction, schema
+from tuneparts.core.errors import ConfigError
+from tuneparts.methods import catalog
+from tuneparts.search.load import parse_change
 
 if TYPE_CHECKING:
     from torch import nn
@@ -37,62 +39,48 @@ def fit(
     the data (`--set data.rotated=true`).
     """
     form = Form.of(as_json=as_json, as_csv=as_csv)
-    from tuneparts.methods import catalog
-
-    if ":" not in method and method not in catalog.METHODS.names():
-        raise UnknownNameError("method", method, catalog.METHODS.names())
+    catalog.METHODS.path_of(method)  # refuses unknown names before torch is imported
     own, of_data = split_changes(changes or [], method)
     from tuneparts.data import sets
-
-    sets.lookup(data)  # refuses what it does not know before torch is imported
-    cls = catalog.config_class(method)
-    from rich.progress import Progress
-
     from tuneparts.data.config import DataConfig
-    from tuneparts.training.learner import Context, available_device
-    from tuneparts.training.process import keep_freed_memory
 
-    config = cls().replaced(own)
-    data_config = DataConfig(name=data, num_val=0 if "num_val" in of_data else 100)
-    task = data_config.replaced(of_data).load()
+    sets.lookup(data)
+    from tuneparts.training.learner import Context, available_device
+    from tuneparts.training.process import keep_freed_memory, threads_for
+
+    config: Any = catalog.config_class(method)().replaced(own)
+    task = DataConfig(name=data).replaced({"num_val": 100, **of_data}).load()
     keep_freed_memory()
     context = Context(task=task, seed=seed, device=available_device())
     with context.seeded_globals():
-        learner = config.build(context)
+        learner: Any = config.build(context)
     console = terminal(form)
     rows = []
-    with _threads(learner, config, context), Progress(console=console, transient=True) as progress:
+    with ExitStack() as around:
+        if hasattr(learner, "net") and hasattr(config, "hypers"):  # one thread for small passes
+            num = config.batch_size * config.hypers.samples
+            around.enter_context(threads_for([learner.net], task.in_shape, num, context.device))
+        progress = around.enter_context(Progress(console=console, transient=True))
         bar = progress.add_task(f"{method} on {data}", total=config.passes)
         while not learner.finished:
             with context.seeded_globals(learner.passes):
                 rows.append(dict(learner.advance()))
             progress.update(bar, completed=learner.passes)
-    if form is Form.TABLE:
-        show(console, _table(rows))
-    else:
+    if form is not Form.TABLE:
         write(form, "rows", rows, method=method, data=data, seed=seed)
-
-
-def _threads(learner: Any, config: Any, context: Any) -> AbstractContextManager[None]:
-    """One thread for small passes of a method with one net."""
-    from tuneparts.training.process import threads_for
-
-    if not hasattr(learner, "net") or not hasattr(config, "hypers"):
-        return nullcontext()
-    num = config.batch_size * config.hypers.samples
-    return threads_for([learner.net], context.task.in_shape, num, context.device)
+        return
+    lines = []
+    for name in sorted({name for row in rows for name in row}):
+        metric = schema.lookup(name)
+        values = [f"{row[name]:.{metric.decimals}f}" for row in rows if name in row]
+        first = values[0] if len(values) > 1 else ""
+        row = {"metric": name, "first": first, "last": values[-1], "meaning": metric.meaning}
+        lines.append(row)
+    put(form, "metrics", lines, numbers=["first", "last"], prose=["meaning"])
 
 
 def split_changes(changes: Sequence[str], method: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read changes as a search does; the name of the method may be left out.
-
-    Example:
-        >>> changes = ["standard.optimiser.lr=0.1", "passes=200", "data.rotated=true"]
-        >>> split_changes(changes, "standard")
-        ({'optimiser.lr': 0.1, 'passes': 200}, {'rotated': True})
-    """
-    from tuneparts.search.load import parse_change
-
+    """Read changes as a search does, of the method, whose name may be left out, and of the data."""
     own: dict[str, Any] = {}
     of_data: dict[str, Any] = {}
     for change in changes:
@@ -100,20 +88,6 @@ def split_changes(changes: Sequence[str], method: str) -> tuple[dict[str, Any], 
         owner, path, value = parse_change(change if is_named else f"{method}.{change}")
         (of_data if owner == "data" else own)[path] = value
     return own, of_data
-
-
-def _table(rows: Sequence[dict[str, float]]) -> Table:
-    """Last values, and the first where a metric was reported more than once."""
-    from tuneparts.core import schema
-
-    lines = []
-    for name in sorted({name for row in rows for name in row}):
-        metric = schema.lookup(name)
-        values = [row[name] for row in rows if name in row]
-        first, last = (f"{v:.{metric.decimals}f}" for v in (values[0], values[-1]))
-        lines.append([name, first if len(values) > 1 else "", last, metric.meaning])
-    headers = ["metric", "first", "last", "meaning"]
-    return Table.of_rows(headers, lines, numbers=["first", "last"], prose=["meaning"])
 
 
 @app.command(epilog=options.words("arm", "pass"))
@@ -155,12 +129,11 @@ def compress(
         if data is not None or of_data:
             raise ConfigError(f"`{source}`: a run brings its own data. Leave other data out.")
         net, task, note = _of_run(source, arm, own)
-        console.print(note, highlight=False)
+        console.print(note)
     elif arm is not None:
         raise ConfigError(f"--arm {arm}: only a run has arms, but `{source}` is none.")
     else:
-        config = DataConfig(name=data or "digits", num_val=0 if "num_val" in of_data else 100)
-        task = config.replaced(of_data).load()
+        task = DataConfig(name=data or "digits").replaced({"num_val": 100, **of_data}).load()
         if source.startswith(TORCHVISION):
             net = torchvision_net(source)
         else:
@@ -170,22 +143,20 @@ def compress(
     keep_freed_memory()
     small = pwfn.compress(net, task, file=out, seed=seed, device=available_device(), **own)
     on = f"on {'test' if len(task.test) else 'validation'} data"
-    scores = small.before.items()
-    rows: list[tuple[object, ...]] = [
-        *((f"{name} {on}", f"{value:.4f}", f"{small.after[name]:.4f}") for name, value in scores),
-        ("bytes", small.num_float_bytes, small.num_bytes),
-        ("distinct values", "", small.num_values),
-        ("bits per covered weight", 32, f"{small.entropy:.2f}"),
-        ("share of weights covered", "", f"{small.covered:.4f}"),
-    ]
-    made = Table.of_rows(["what", "before", "after"], rows, numbers=["before", "after"])
-    if form is not Form.TABLE:
-        write(form, "rows", records(made), file=str(out), left_out=small.left_out)
-        return
-    show(console, made)
-    for name, reason in small.left_out.items():
-        console.print(f"in float: {name} {reason}", highlight=False)
-    console.print(f'load it: tuneparts.methods.pwfn.load("{out}", net)', highlight=False)
+    values: dict[str, tuple[float | None, float]] = {
+        f"{name} {on}": (round(value, 4), round(small.after[name], 4))
+        for name, value in small.before.items()
+    } | {
+        "bytes": (small.num_float_bytes, small.num_bytes),
+        "distinct values": (None, small.num_values),
+        "bits per covered weight": (32, round(small.entropy, 2)),
+        "share of weights covered": (None, round(small.covered, 4)),
+    }
+    rows = [{"what": what, "before": b, "after": a} for what, (b, a) in values.items()]
+    hint = "".join(f"in float: {name} {reason}\n" for name, reason in small.left_out.items())
+    hint += f'load it: tuneparts.methods.pwfn.load("{out}", net)'
+    facts: dict[str, Any] = {"file": str(out), "left_out": small.left_out}
+    put(form, "rows", rows, hint, numbers=["before", "after"], **facts)
 
 
 def _of_run(name: str, arm: str | None, own: dict[str, Any]) -> "tuple[nn.Module, Task, str]":

@@ -1,23 +1,23 @@
 """Who may reach what we serve, and the two secrets that this project can hold.
 
-A server listens on this machine alone, unless it asks for a password. Loopback is not private:
-every user of the machine reaches it. So a page that we serve there (MLflow's UI, the dashboard)
-asks for a token, which is printed as a part of its link: who opens the link gets a cookie, and is
-not asked again. Programs send it as `Authorization: Bearer TOKEN`, or as a basic login's password.
+A server listens on this machine alone, unless it asks for a password. Every user of the machine
+reaches its loopback, so a page that we serve there (MLflow's UI, the dashboard) asks for a token,
+which is a part of the printed link: who opens the link gets a cookie, and is not asked again.
+Programs send it as `Authorization: Bearer TOKEN`, or as a basic login's password.
 
 The secrets are Ray's cluster token and the login of an MLflow server. Each is switched on by one
 setting that names a file, never by a value: a value in the environment shows in process listings.
 """
 
 import base64
-import binascii
 import hmac
 import ipaddress
 import os
 import secrets
 import socket
 import stat
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
@@ -28,64 +28,38 @@ from tuneparts.core import settings
 from tuneparts.core.errors import PortError, SecurityError
 
 LOOPBACK = "127.0.0.1"
-FORCE = "--without-authentication"
-"""The option that opens a door to everybody; long, so that nobody types it by accident."""
 
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches a server bound to the host."""
-    if host == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False  # a name may resolve to anything
 
 
 def refuse_open(host: str, *, authenticated: bool, forced: bool, cure: str) -> None:
-    """Refuse to serve others without a password.
-
-    Args:
-        host: what the server would bind to.
-        authenticated: whether it asks who is there.
-        forced: whether the user named the force option.
-        cure: how authentication is switched on, as a sentence.
-
-    Raises:
-        SecurityError: Others could reach the server and it would ask for nothing.
-    """
-    if is_loopback(host) or authenticated or forced:
-        return
-    raise SecurityError(
-        f"a server that others can reach asks for a password, but binding to `{host}` would not. "
-        f"{cure} Or stay on {LOOPBACK} and tunnel: `ssh -L PORT:{LOOPBACK}:PORT`. "
-        f"To serve everybody regardless, say {FORCE}."
-    )
+    """Refuse to serve others without a password; `cure` says how to switch authentication on."""
+    if not (is_loopback(host) or authenticated or forced):
+        raise SecurityError(
+            f"`{host}`: a server that others can reach asks for a password, and this would not. "
+            f"{cure} Or stay on {LOOPBACK} and tunnel: `ssh -L PORT:{LOOPBACK}:PORT`. "
+            "To serve everybody regardless, say --without-authentication."
+        )
 
 
 def refuse_used(host: str, port: int) -> None:
-    """Refuse a port that a server could not have, before anybody is told to go there.
-
-    Args:
-        host: what the server would bind to.
-        port: what it would listen on.
-
-    Raises:
-        PortError: Another program has it, or this user may not.
-    """
+    """Refuse a port that another program has or this user may not, before its address is shown."""
     problem = _problem(host, port)
     if problem is not None:
         free = next((n for n in range(port + 1, port + 100) if _problem(host, n) is None), None)
         cure = "" if free is None else f" Choose another: `--port {free}` is free."
-        raise PortError(
-            f"a server needs a port of its own, but port {port} of {host}: {problem}.{cure}"
-        )
+        raise PortError(f"port {port} of {host}: {problem}.{cure}")
 
 
 def _problem(host: str, port: int) -> str | None:
     """Why a server cannot listen there; None if it can."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         # Servers set it too: a port whose last connections are only just closed is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -126,11 +100,9 @@ def tracking_login() -> Login | None:
     path = settings.current().tracking_login_file
     if path is None:
         return None
-    user, colon, password = _secret(path, "TUNEPARTS_TRACKING_LOGIN").partition(":")
-    if not (user and colon and password):
-        raise SecurityError(
-            f"a login file holds one line `user:password`, but {path} does not. Write it so."
-        )
+    user, _, password = _secret(path, "TUNEPARTS_TRACKING_LOGIN").partition(":")
+    if not (user and password):
+        raise SecurityError(f"{path}: a login file holds one line `user:password`. Write it so.")
     return Login(user, password)
 
 
@@ -152,16 +124,14 @@ def _secret(path: Path, setting: str) -> str:
         mode = path.stat().st_mode
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise SecurityError(
-            f"{setting} names a readable text file, but got {path}: {error}"
-        ) from None
+        raise SecurityError(f"{setting} = {path}: is no readable text file: {error}") from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise SecurityError(
-            f"only its owner may read a secret, but the mode of {path} is "
-            f"{stat.S_IMODE(mode):o}. Run `chmod 600 {path}`."
+            f"{path} has mode {stat.S_IMODE(mode):o}: only its owner may read a secret. "
+            f"Run `chmod 600 {path}`."
         )
     if not text:
-        raise SecurityError(f"{setting} names a file with a secret in it, but {path} is empty.")
+        raise SecurityError(f"{setting} = {path}: the file is empty.")
     return text
 
 
@@ -186,12 +156,7 @@ def new_token() -> str:
 class TokenAuth:
     """An ASGI application in front of another one, which lets in who knows the token.
 
-    Args:
-        app: what it guards.
-        token: the secret; that of the environment when not given.
-
-    Raises:
-        KeyError: There is no token; an open door would be worse.
+    The token is that of the environment when not given; without one it does not start.
     """
 
     def __init__(self, app: App, token: str | None = None) -> None:
@@ -199,68 +164,50 @@ class TokenAuth:
         self._token = os.environ[VARIABLE] if token is None else token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in {"http", "websocket"}:  # start and end of the server
+        kind = scope["type"]
+        if kind not in {"http", "websocket"}:  # start and end of the server
             await self._app(scope, receive, send)
             return
         query = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+        # Browsers send cookies to all ports of a host, so its name has the port in it.
+        cookie = f"tuneparts-{(scope.get('server') or ('', 0))[1]}"
         given = dict(query).get("token")
-        if scope["type"] == "http" and given is not None and self._is_right(given):
+        if kind == "http" and given is not None and self._is_right(given):
+            # The browser gets the cookie, and goes on to the page without the token in its address.
+            # One slash: it takes `//host` for another machine.
             rest = urlencode([pair for pair in query if pair[0] != "token"])
-            await self._welcome(scope, rest, send)
-        elif any(map(self._is_right, _shown(scope, self._cookie(scope)))):
+            place = "/" + scope["path"].lstrip("/\\") + (f"?{rest}" if rest else "")
+            headers = {
+                "Location": place.encode("ascii", "ignore").decode().translate({10: "", 13: ""}),
+                "Set-Cookie": f"{cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict",
+                "Referrer-Policy": "no-referrer",
+            }
+            await _answer(send, 303, headers)
+        elif any(map(self._is_right, _shown(scope, cookie))):
             await self._app(scope, receive, send)
+        elif kind == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
         else:
-            await _refuse(scope, send)
+            await _answer(send, 401, {"Content-Type": "text/plain; charset=utf-8"}, _SORRY)
 
     def _is_right(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self._token.encode())
 
-    def _cookie(self, scope: Scope) -> str:
-        """Its name; browsers send cookies to all ports of a host, so it has the port in it."""
-        return f"tuneparts-{(scope.get('server') or ('', 0))[1]}"
 
-    async def _welcome(self, scope: Scope, rest: str, send: Send) -> None:
-        """Give the cookie, and send the browser on to the page without the token in its address."""
-        # One slash: a browser takes `//host` for another machine.
-        place = "/" + scope["path"].lstrip("/\\") + (f"?{rest}" if rest else "")
-        place = place.encode("ascii", "ignore").decode().replace("\r", "").replace("\n", "")
-        cookie = f"{self._cookie(scope)}={self._token}; Path=/; HttpOnly; SameSite=Strict"
-        headers = {"Location": place, "Set-Cookie": cookie, "Referrer-Policy": "no-referrer"}
-        await _answer(send, 303, headers)
-
-
-def _shown(scope: Scope, cookie: str) -> list[str]:
+def _shown(scope: Scope, cookie: str) -> Iterator[str]:
     """What a request shows as its token: in the cookie, or in the header of a program."""
-    shown: list[str] = []
     for name, value in scope["headers"]:
         text = value.decode("latin-1")
         if name == b"cookie":
-            try:
-                found = SimpleCookie(text).get(cookie)
-            except CookieError:
-                continue
-            shown += [found.value] if found is not None else []
+            with suppress(CookieError, KeyError):
+                yield SimpleCookie(text)[cookie].value
         elif name == b"authorization":
             kind, _, rest = text.partition(" ")
             if kind.lower() == "bearer":
-                shown.append(rest.strip())
+                yield rest.strip()
             elif kind.lower() == "basic":
-                shown.append(_password(rest))
-    return shown
-
-
-def _password(encoded: str) -> str:
-    try:
-        return base64.b64decode(encoded, validate=True).decode().partition(":")[2]
-    except (binascii.Error, ValueError):
-        return ""
-
-
-async def _refuse(scope: Scope, send: Send) -> None:
-    if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1008})
-        return
-    await _answer(send, 401, {"Content-Type": "text/plain; charset=utf-8"}, _SORRY)
+                with suppress(ValueError):
+                    yield base64.b64decode(rest, validate=True).decode().partition(":")[2]
 
 
 async def _answer(send: Send, status: int, headers: dict[str, str], body: bytes = b"") -> None:

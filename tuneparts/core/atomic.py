@@ -1,7 +1,4 @@
-"""Files that are replaced as a whole: a reader sees the old content or the new, never a part.
-
-The content is written to a hidden sibling first and then renamed, which POSIX does in one step.
-"""
+"""Files that are replaced by a rename: a reader sees the old content or the new, never a part."""
 
 import os
 import uuid
@@ -18,20 +15,8 @@ def replacing(path: Path, *, fsync: bool = False) -> Iterator[BinaryIO]:
     """Open a file for writing that takes the place of `path` when the block ends well.
 
     If the block raises, `path` stays as it was and nothing is left behind. Missing parent folders
-    are made.
-
-    Args:
-        path: the file to replace.
-        fsync: wait until the content is on the disk before the rename, so that a power cut
-            cannot leave an empty file under the new name.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "numbers.txt"
-        >>> with replacing(path) as file:
-        ...     _ = file.write(b"1 2 3")
-        >>> path.read_text()
-        '1 2 3'
+    are made. With `fsync` the content is on the disk before the rename, so that a power cut cannot
+    leave an empty file under the new name.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # The random part keeps two writers of one path apart, also in two threads of one process.
@@ -49,15 +34,9 @@ def replacing(path: Path, *, fsync: bool = False) -> Iterator[BinaryIO]:
 
 
 def inside(folder: Path, path: Path) -> Path:
-    """Return a path in a run's folder, for whoever reads, writes or deletes there.
-
-    Raises:
-        SecurityError: A link leads out of the folder.
-    """
+    """A path in a run's folder, to read, write or delete; a link out of the folder is refused."""
     if not path.resolve().is_relative_to(folder.resolve()):
-        raise SecurityError(
-            f"{path}: a link leads out of {folder}, and is not followed. Remove it."
-        )
+        raise SecurityError(f"{path}: a link leads out of {folder}. Remove it.")
     return path
 
 

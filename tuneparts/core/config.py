@@ -4,12 +4,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Any, Self, TypeVar
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from tuneparts.core.errors import ConfigError
 
@@ -24,38 +19,31 @@ class Config(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown_keys(cls, values: Any) -> Any:
-        if isinstance(values, Mapping):
-            for key in values:
-                if key not in cls.model_fields:
-                    near = difflib.get_close_matches(str(key), cls.model_fields, n=1)
-                    cure = f" Did you mean `{near[0]}`?" if near else ""
-                    known = ", ".join(cls.model_fields)
-                    raise ValueError(
-                        f"`{key}` is not a field of {cls.__name__}.{cure} Fields: {known}."
-                    )
+        for key in values if isinstance(values, Mapping) else ():
+            if key not in cls.model_fields:
+                near = difflib.get_close_matches(str(key), cls.model_fields, n=1)
+                cure = f" Did you mean `{near[0]}`?" if near else ""
+                raise ValueError(
+                    f"`{key}` is not a field of {cls.__name__}.{cure} "
+                    f"Fields: {', '.join(cls.model_fields)}."
+                )
         return values
 
     def replaced(self, changes: Mapping[str, Any]) -> Self:
-        """A copy with fields changed by dotted path, validated as a whole.
-
-        Args:
-            changes: dotted path (`"optimiser.lr"`) to the new value.
-        """
+        """A copy with fields changed by dotted path (`"optimiser.lr"`), validated as a whole."""
         tree = self.model_dump()
         for path, value in changes.items():
             *parents, leaf = path.split(".")
             node = tree
             for parent in parents:
-                child = node.get(parent) if isinstance(node, dict) else None
-                if child is None and isinstance(node, dict) and parent in node:
-                    child = node[parent] = {}
-                if not isinstance(child, dict):
+                if parent in node and node[parent] is None:
+                    node[parent] = {}
+                if not isinstance(node.get(parent), dict):
                     raise ConfigError(
-                        f"`{path}` does not lead to a field of {type(self).__name__}: "
-                        f"`{parent}` is not there or has no fields. "
-                        f"Fields here: {', '.join(node)}."
+                        f"`{path}` of {type(self).__name__}: `{parent}` is not there or has no "
+                        f"fields. Fields here: {', '.join(node)}."
                     )
-                node = child
+                node = node[parent]
             node[leaf] = value
         return parse(type(self), tree)
 
@@ -63,33 +51,24 @@ class Config(BaseModel):
 def differing(value: Any, tree: Any) -> Any:
     """What of a config differs from its defaults, so that a field that is new changes no digest.
 
-    Args:
-        value: a config, or anything in one.
-        tree: the same as JSON has it.
+    The value is a config, or anything in one; the tree is the same as JSON has it.
     """
     if isinstance(value, BaseModel) and isinstance(tree, dict):
-        return {
-            name: differing(getattr(value, name, None), part)
-            for name, part in tree.items()
-            if name in _TAGS or not _is_default(value, name)
-        }
+        found, fields = {}, dict(value)
+        for name, part in tree.items():
+            field = type(value).model_fields.get(name)
+            is_default = field is not None and fields[name] == field.get_default(
+                call_default_factory=True, validated_data=fields
+            )
+            # What a config is of counts also at its default.
+            if name in {"kind", "method", "name"} or not is_default:
+                found[name] = differing(getattr(value, name, None), part)
+        return found
     if isinstance(value, Mapping) and isinstance(tree, dict):
         return {str(key): differing(one, tree[str(key)]) for key, one in value.items()}
     if isinstance(value, tuple | list) and isinstance(tree, list):
         return [differing(*pair) for pair in zip(value, tree, strict=True)]
     return tree
-
-
-_TAGS = ("kind", "method", "name")
-"""Fields that say what a config is of; they count also at their defaults."""
-
-
-def _is_default(value: BaseModel, name: str) -> bool:
-    field = type(value).model_fields.get(name)
-    fields = dict(value)
-    return field is not None and fields[name] == field.get_default(
-        call_default_factory=True, validated_data=fields
-    )
 
 
 def parse(cls: type[C], values: Mapping[str, Any]) -> C:
@@ -105,51 +84,15 @@ def parse(cls: type[C], values: Mapping[str, Any]) -> C:
 
 
 def sentence(error: ValidationError, values: Any = None) -> str:
-    """What pydantic found wrong, in our words: the field, the law and the value.
-
-    Args:
-        error: what pydantic raised.
-        values: what it was given, so that an arm can be called by its name.
-    """
+    """What pydantic found wrong in `values`: the field (of an arm by its name), its value, why."""
     lines = []
     for item in error.errors():
         where = _where(item["loc"], values) or error.title
-        message = item["msg"].removeprefix("Value error, ")
-        law = _LAWS.get(item["type"])
-        if item["type"] == "value_error":
-            lines.append(f"{where}: {message}")
-        elif item["type"] == "missing":
-            lines.append(f"`{where}` is needed, but was not given")
-        elif law is not None:
-            bounds = item.get("ctx", {}).items()
-            law = law.format(**{k: f"{v:g}" if isinstance(v, float) else v for k, v in bounds})
-            lines.append(f"`{where}` {law}, but got {item['input']!r:.200}")
-        else:
-            lines.append(f"{where}: {message} (got {item['input']!r:.200})")
+        message = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
+        if item["type"] not in {"value_error", "missing"}:
+            where = f"`{where}` = {item['input']!r:.200}"
+        lines.append(f"{where}: {message}")
     return "; ".join(lines)
-
-
-_LAWS = {
-    "greater_than": "is greater than {gt}",
-    "greater_than_equal": "is at least {ge}",
-    "less_than": "is less than {lt}",
-    "less_than_equal": "is at most {le}",
-    "finite_number": "is a finite number",
-    "float_type": "is a number",
-    "float_parsing": "is a number",
-    "int_type": "is a whole number",
-    "int_parsing": "is a whole number",
-    "int_from_float": "is a whole number",
-    "bool_type": "is true or false",
-    "bool_parsing": "is true or false",
-    "string_type": "is text",
-    "string_pattern_mismatch": "is text like `{pattern}`",
-    "literal_error": "is {expected}",
-    "enum": "is {expected}",
-    "too_short": "has at least {min_length} items",
-    "too_long": "has at most {max_length} items",
-}
-"""What pydantic's kinds of error ask for."""
 
 
 def _where(path: tuple[int | str, ...], values: Any) -> str:
@@ -164,9 +107,7 @@ def _where(path: tuple[int | str, ...], values: Any) -> str:
                 words[-1:] = [name]
             else:
                 words.append(str(part))
-        elif isinstance(node, Mapping) and part not in node and position < len(path) - 1:
-            continue  # the tag of a union
-        else:
+        elif not isinstance(node, Mapping) or part in node or position == len(path) - 1:
             words.append(str(part))
             node = node.get(part) if isinstance(node, Mapping) else None
     return ".".join(words)

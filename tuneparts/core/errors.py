@@ -1,33 +1,17 @@
-"""The one error tree: every error that tuneparts raises on purpose.
-
-Each leaf also subclasses the builtin that a caller would naturally catch. Messages state the
-law, the value that broke it, and the cure.
-"""
+"""All errors raised on purpose; each also subclasses the builtin that a caller would catch."""
 
 import difflib
-import unicodedata
+import re
 from collections.abc import Iterable
 from typing import ClassVar
 
 
 def printable(text: str) -> str:
-    r"""Return a text in which a terminal finds nothing to obey: control signs as their escapes.
+    """A text with control characters as their escapes, so that a terminal does not obey them.
 
-    Names in files of strangers reach messages, and a terminal would let them move its cursor,
-    change its title or hide what stands before them.
-
-    Example:
-        >>> printable("layer\x1b[2J")
-        'layer\\x1b[2J'
+    Names in files of strangers reach messages, and could move its cursor or hide what is before.
     """
-    return "".join(
-        _escaped(sign) if unicodedata.category(sign) == "Cc" and sign not in "\n\t" else sign
-        for sign in text
-    )
-
-
-def _escaped(sign: str) -> str:
-    return sign.encode("unicode_escape").decode("ascii")
+    return re.sub(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]", lambda sign: repr(sign[0])[1:-1], text)
 
 
 class TunepartsError(Exception):
@@ -96,7 +80,7 @@ class StorageError(TunepartsError, OSError):
 
 
 class SecurityError(TunepartsError, PermissionError):
-    """A secret that others could read, or a door that would stand open."""
+    """A secret that others could read, or a server that would ask for no password."""
 
 
 class PortError(TunepartsError, OSError):

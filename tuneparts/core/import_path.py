@@ -1,7 +1,4 @@
-"""Import paths: how a class or function of one's own is named, so that another process finds it.
-
-A config travels as JSON. What cannot be written as JSON is named `package.module:Name` instead.
-"""
+"""Import paths, `package.module:Name`: how a config in JSON names a class or function."""
 
 import inspect
 import re
@@ -14,43 +11,26 @@ from tuneparts.core.errors import ConfigError
 
 PATTERN = re.compile(r"[A-Za-z_][\w.-]*:[A-Za-z_][\w.]*")
 """What an import path looks like."""
-_CURE = (
-    "Define it with `class` or `def` at the top level of a module, outside of any function and "
-    "any object."
-)
+_CURE = "Define it with `class` or `def` at the top level of a module, outside of any function."
 _MAIN = ("__main__", "__mp_main__")
 """How a script is called in the process that runs it, and in worker processes of a pool."""
 
 
 def of(thing: Any) -> str:
-    """Name a class or function by its import path.
+    """Name a class or function by its import path; refuse what another process could not import.
 
     What a script defines is named by the script's file, because workers run no script.
-
-    Raises:
-        ConfigError: Another process could not import it.
-
-    Example:
-        >>> from collections import OrderedDict
-        >>> of(OrderedDict)
-        'collections:OrderedDict'
     """
     is_bound = inspect.ismethod(thing) and not inspect.isclass(thing.__self__)
     if is_bound or not isinstance(getattr(thing, "__qualname__", None), str):
-        raise ConfigError(
-            f"what travels to a worker is a class or a function with a name, but got "
-            f"{thing!r:.100}. {_CURE}"
-        )
+        raise ConfigError(f"{thing!r:.100}: is no class or function with a name. {_CURE}")
     path = name_of(thing)
     if "<" in path:
-        raise ConfigError(
-            f"a worker imports a class or function by its name, but `{path}` is a lambda, or "
-            f"stands inside a function. {_CURE}"
-        )
+        raise ConfigError(f"`{path}` is a lambda, or stands inside a function. {_CURE}")
     if path.partition(":")[0] in _MAIN:
         raise ConfigError(
-            f"a worker imports a class or function from a file, but `{thing.__qualname__}` was "
-            "typed into a notebook or an interpreter. Write it into a `.py` file, and import it."
+            f"`{thing.__qualname__}`: no worker can import what was typed into a notebook or an "
+            "interpreter. Write it into a `.py` file, and import it."
         )
     return path
 
@@ -62,15 +42,7 @@ def name_of(thing: Any) -> str:
 
 
 def find(path: str) -> Any:
-    """Import what an import path names.
-
-    Raises:
-        ConfigError: There is nothing of that name here.
-
-    Example:
-        >>> find("collections:OrderedDict").__name__
-        'OrderedDict'
-    """
+    """Import what an import path names."""
     module, _, name = path.partition(":")
     try:
         found = loaded(module) if module == _main_name() else import_module(module)
@@ -93,10 +65,7 @@ def loaded(module: str) -> Any:
 def _main_name(module: str = "__main__") -> str | None:
     """The name under which others import what this process runs; None where they cannot."""
     main = sys.modules.get(module)
-    spec = getattr(main, "__spec__", None)
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     if spec is not None:
         return str(spec.name)
-    file = getattr(main, "__file__", None)
-    if file is None or not file.endswith(".py"):
-        return None
-    return Path(file).stem
+    return Path(file).stem if file is not None and file.endswith(".py") else None

@@ -1,7 +1,4 @@
-"""Packages whose names are imported when they are first used.
-
-The names stand in the package's stub, `__init__.pyi`, which editors and type checkers read too.
-"""
+"""Packages whose names, listed in their stub `__init__.pyi`, are imported when first used."""
 
 import re
 from collections.abc import Callable
@@ -11,12 +8,7 @@ from typing import Any
 
 
 def attach(file: str, package: str) -> tuple[Callable[[str], Any], list[str]]:
-    """Return a package's `__getattr__` and the names of its stub.
-
-    Args:
-        file: `__file__` of the package.
-        package: `__name__` of it.
-    """
+    """Return a package's `__getattr__` and the names of its stub, from its file and name."""
     stub = Path(file).with_suffix(".pyi").read_text("utf-8")
     home_of = {n: module for module, n in re.findall(r"from (\S+) import \(?\s*(\w+) as", stub)}
 

@@ -1,14 +1,14 @@
-"""The one way in which parts of a search are named: methods, nets, data, hypers, algorithms, ...
+"""How parts of a search (methods, nets, data, hypers, algorithms, ...) are named.
 
-A part is named by a short name of ours, by the name of an entry point of an installed package, or
-by its import path, `package.module:Name`. Nothing is imported until it is asked for.
+By a short name of ours, an entry point of an installed package, or an import path
+`package.module:Name`. Nothing is imported until it is asked for.
 """
 
 from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from pydantic import field_validator
 
@@ -19,15 +19,7 @@ from tuneparts.core.errors import ConfigError, UnknownNameError
 
 @dataclass(frozen=True)
 class Registry:
-    """The names of one kind of part.
-
-    Example:
-        >>> shapes = Registry("shape", {"point": "fractions:Fraction"})
-        >>> shapes.find("point").__name__, shapes.find("decimal:Decimal").__name__
-        ('Fraction', 'Decimal')
-        >>> shapes.name_of(shapes.find("point"))
-        'point'
-    """
+    """The names of one kind of part."""
 
     noun: str
     """What an error message calls a part."""
@@ -37,37 +29,24 @@ class Registry:
     """Of the entry points by which an installed package gives names to parts of its own."""
 
     def names(self) -> dict[str, str]:
-        """Name -> import path of our own parts and of those of installed packages.
-
-        Raises:
-            ConfigError: Two parts have one name.
-        """
+        """Name -> import path of our own parts and of those of installed packages."""
         found = dict(self.known)
         for point in metadata.entry_points(group=self.group) if self.group else ():
             if found.setdefault(point.name, point.value) != point.value:
                 package = point.dist.name if point.dist is not None else "a package"
                 raise ConfigError(
                     f"entry point `{point.name}` of {package}: the {self.noun} of this name is "
-                    f"{found[point.name]}, not {point.value}. Rename the entry point, or uninstall "
-                    "the package."
+                    f"{found[point.name]}, not {point.value}. Rename it, or uninstall the package."
                 )
         return found
 
     def name_of(self, part: Any) -> str:
-        """The short name of one of our own parts; the import path of any other.
-
-        Raises:
-            ConfigError: Another process could not import it.
-        """
+        """The short name of one of our own parts; the import path of any other."""
         path = import_path.of(part)
         return next((name for name, target in self.known.items() if target == path), path)
 
     def path_of(self, name: object) -> str:
-        """The import path behind a name.
-
-        Raises:
-            UnknownNameError: There is no such name; it lists those that there are.
-        """
+        """The import path behind a name; an unknown one is refused with those that there are."""
         path = self.known.get(str(name), str(name))
         if ":" in path:
             return path
@@ -77,16 +56,7 @@ class Registry:
         return known[path]
 
     def find(self, name: object, base: type | None = None) -> Any:
-        """Import the part behind a name.
-
-        Args:
-            name: a short name or an import path.
-            base: the class that it must be a complete subclass of.
-
-        Raises:
-            UnknownNameError: as of `path_of`.
-            ConfigError: The import path leads to nothing, or to something else.
-        """
+        """Import the part behind a name; with `base` it must be a complete subclass of that."""
         found = import_path.find(self.path_of(name))
         if base is None:
             return found
@@ -124,12 +94,6 @@ class Named(Config, ABC):
     @classmethod
     def made_from(cls, value: Any) -> Any:
         """An object from its JSON; anything that is no mapping is returned as it is."""
-        return (
-            parse(cls.class_of(value.get("kind")), value) if isinstance(value, Mapping) else value
-        )
-
-    @classmethod
-    def class_of(cls, kind: object) -> type[Self]:
-        """The class that a kind names; see `Registry.find` for what is refused."""
-        found: type[Self] = cls.registry.find(kind, cls)
-        return found
+        if not isinstance(value, Mapping):
+            return value
+        return parse(cls.registry.find(value.get("kind"), cls), value)

@@ -1,7 +1,6 @@
-"""Named random streams: (seed, stream name) -> independent generators.
+"""Named random streams: (seed, stream name) -> independent generators. Nothing else seeds.
 
-Nothing else in tuneparts seeds. Data order, initialisation, masks, augmentation and client
-sampling each have a stream of their own, so that adding one never shifts another.
+Each use has a stream of its own, so that adding one never shifts another.
 """
 
 import hashlib
@@ -10,7 +9,6 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -45,14 +43,10 @@ def torch_generator(
 
 @contextmanager
 def alone(devices: "Sequence[torch.device]" = ()) -> Iterator[None]:
-    """Have torch's global generators to oneself inside the block, and restore them after.
+    """Have torch's global generators, those of GPUs `devices` too, to oneself; restored after.
 
-    Other threads wait here: the generators belong to the process, so two that draw from them in
-    turn would get numbers that depend on who was faster. A thread that draws without asking here
-    is not held back.
-
-    Args:
-        devices: GPUs whose generators are restored too.
+    Other threads that come here wait: two that draw in turn would get numbers that depend on who
+    was faster.
     """
     import torch
 
@@ -74,22 +68,24 @@ def isolated(seed: int, *stream: str | int) -> Iterator[None]:
         yield
 
 
-def _seed_torch(torch: Any, seed: int) -> None:
-    if torch.backends.cuda.is_built():
-        torch.manual_seed(seed)  # GPUs that are not in use yet are seeded when they are
-    else:  # `manual_seed` would keep a stack trace for each kind of device, 0.5 ms in all
-        torch.default_generator.manual_seed(seed)
-
-
-class _SeedTorch(MetaPathFinder):
-    """Seeds torch when it is first imported, and remembers its state from before."""
+class _SeedTorch:
+    """Seeds torch, now or when it is first imported (as a finder of imports), and restores it."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self.before: torch.Tensor | None = None
+        self._before: tuple[Any, ...] | None = None
 
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:  # noqa: ARG002
-        if fullname != "torch":
+    def seed(self, torch: Any) -> None:
+        # Asking for the states of GPUs would initialise them.
+        of_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+        self._before = torch, torch.get_rng_state(), of_gpus
+        if torch.backends.cuda.is_built():
+            torch.manual_seed(self._seed)  # GPUs that are not in use yet are seeded when they are
+        else:  # `manual_seed` would keep a stack trace for each kind of device, 0.5 ms in all
+            torch.default_generator.manual_seed(self._seed)
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:  # noqa: ARG002
+        if name != "torch":
             return None
         sys.meta_path.remove(self)
         spec = find_spec("torch")
@@ -98,11 +94,18 @@ class _SeedTorch(MetaPathFinder):
 
             def load_and_seed(module: Any) -> None:
                 load(module)
-                self.before = module.get_rng_state()
-                _seed_torch(module, self._seed)
+                self.seed(module)
 
             spec.loader.exec_module = load_and_seed  # type: ignore[method-assign]
         return spec
+
+    def restore(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        if self._before is not None:
+            torch, state, of_gpus = self._before
+            torch.set_rng_state(state)
+            torch.cuda.set_rng_state_all(of_gpus)
 
 
 @contextmanager
@@ -112,19 +115,13 @@ def seeded_globals(seed: int, *stream: str | int) -> Iterator[None]:
     For code of users, which may draw from them. Other threads may draw too: this is no lock. Torch
     is not imported for it, but seeded when the block is the first to import it.
     """
-    late = _SeedTorch(derive(seed, *stream, "torch"))
-    # Not between the draws of another thread that is inside `alone`.
-    with _ALONE:
+    of_torch = _SeedTorch(derive(seed, *stream, "torch"))
+    with _ALONE:  # not between the draws of another thread that is inside `alone`
         states = random.getstate(), np.random.get_state()
-        loaded: Any = sys.modules.get("torch")
-        of_torch, of_gpus = None, list[Any]()
-        if loaded is None:
-            sys.meta_path.insert(0, late)
+        if "torch" in sys.modules:
+            of_torch.seed(sys.modules["torch"])
         else:
-            of_torch = loaded.get_rng_state()
-            # Asking for the states of GPUs would initialise them.
-            of_gpus = loaded.cuda.get_rng_state_all() if loaded.cuda.is_initialized() else []
-            _seed_torch(loaded, derive(seed, *stream, "torch"))
+            sys.meta_path.insert(0, of_torch)
         random.seed(derive(seed, *stream, "python"))
         np.random.seed(divmod(derive(seed, *stream, "numpy"), 2**32))
     try:
@@ -133,9 +130,4 @@ def seeded_globals(seed: int, *stream: str | int) -> Iterator[None]:
         with _ALONE:
             random.setstate(states[0])
             np.random.set_state(states[1])
-            if late in sys.meta_path:
-                sys.meta_path.remove(late)
-            loaded, before = sys.modules.get("torch"), late.before if of_torch is None else of_torch
-            if before is not None:
-                loaded.set_rng_state(before)
-                loaded.cuda.set_rng_state_all(of_gpus)
+            of_torch.restore()

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, field_validator
+from pydantic import Field, FiniteFloat, field_validator
 
 from tuneparts.core.registry import Named, Registry
 from tuneparts.core.schema import Direction, Metric, best_index, objective_metric
@@ -23,14 +23,9 @@ def oriented(points_NM: npt.ArrayLike, metrics: Sequence[Metric]) -> Points:
 
 
 def front(points_NM: Points) -> npt.NDArray[np.bool_]:
-    """Mark the points that no other dominates; bool (N,).
+    """Mark points that no other dominates by being nowhere worse and somewhere better; bool (N,).
 
-    One point dominates another if it is nowhere worse and somewhere better. Equal points do not
-    dominate each other. A point with a NaN is never in the front.
-
-    Example:
-        >>> front(np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]])).tolist()
-        [True, True, False]
+    A point with a NaN is never in the front.
     """
     known_N = ~np.any(np.isnan(points_NM), axis=1)
     no_worse_NN = np.all(points_NM[:, None] >= points_NM[None], axis=2)
@@ -51,10 +46,7 @@ class Selection(Named):
 
     registry = Registry(
         "selection",
-        {
-            "best": "tuneparts.core.selection:Best",
-            "within": "tuneparts.core.selection:Within",
-        },
+        {"best": "tuneparts.core.selection:Best", "within": "tuneparts.core.selection:Within"},
     )
 
     is_lasting: ClassVar[bool] = False
@@ -63,12 +55,7 @@ class Selection(Named):
 
     @abstractmethod
     def choose(self, rows: Rows, objectives: Sequence[Metric]) -> int | None:
-        """The index of the chosen trial; None if none can be chosen.
-
-        Args:
-            rows: the finished trials.
-            objectives: of the search; the first is its selection metric.
-        """
+        """The index of the chosen trial; the first objective is the selection metric."""
 
     @abstractmethod
     def words(self, objectives: Sequence[Metric]) -> str:
@@ -84,50 +71,47 @@ class Best(Selection):
     is_lasting = True
 
     def choose(self, rows: Rows, objectives: Sequence[Metric]) -> int | None:
-        return _best(rows, objectives)
+        found: int | None = None
+        for metric in objectives:
+            scores = {i: row.get(metric.name) for i, row in rows.items()}
+            best = best_index(scores, metric)
+            if best is None:
+                break
+            found = best
+            rows = {i: rows[i] for i, score in scores.items() if score == scores[best]}
+        return found
 
     def words(self, objectives: Sequence[Metric]) -> str:
         return f"the trial selected by {objectives[0].name}"
 
 
-class Within(Selection):
+class Within(Best):
     """The best trial by the first objective among those that keep to limits.
 
     A replicate of which no trial does has no selected trial, and is counted.
-
-    Example:
-        >>> from tuneparts.core.schema import lookup
-        >>> rule = Within(limits={"size/parameters": 1000})
-        >>> rows = {0: {"val/accuracy": 0.9, "size/parameters": 5000.0}}
-        >>> rows[1] = {"val/accuracy": 0.8, "size/parameters": 900.0}
-        >>> rule.choose(rows, [lookup("val/accuracy"), lookup("size/parameters")])
-        1
     """
 
-    is_lasting = True
-
-    limits: dict[str, float] = Field(min_length=1)
+    limits: dict[str, FiniteFloat] = Field(min_length=1)
     """Metric -> the most that a trial may have; the least where larger is better."""
 
     @field_validator("limits")
     @classmethod
     def _check_limits(cls, limits: dict[str, float]) -> dict[str, float]:
-        for name, limit in limits.items():
+        for name in limits:
             objective_metric(name)
-            if not math.isfinite(limit):
-                raise ValueError(f"a limit is a finite number, but that of {name} is {limit}")
         return limits
 
     def choose(self, rows: Rows, objectives: Sequence[Metric]) -> int | None:
-        return _best({i: row for i, row in rows.items() if self._keeps(row)}, objectives)
-
-    def _keeps(self, row: Mapping[str, float]) -> bool:
-        for name, limit in self.limits.items():
-            value = row.get(name, math.nan)
-            is_up = objective_metric(name).direction is Direction.UP
-            if not (value >= limit if is_up else value <= limit):
-                return False
-        return True
+        limits = [(objective_metric(name), limit) for name, limit in self.limits.items()]
+        kept = {
+            index: row
+            for index, row in rows.items()
+            if all(
+                row.get(m.name) == limit or m.better(row.get(m.name, math.nan), limit)
+                for m, limit in limits
+            )
+        }
+        return super().choose(kept, objectives)
 
     def words(self, objectives: Sequence[Metric]) -> str:
         limits = [
@@ -135,16 +119,3 @@ class Within(Selection):
             for name, limit in self.limits.items()
         ]
         return f"the best trial by {objectives[0].name} with {' and '.join(limits)}"
-
-
-def _best(rows: Rows, objectives: Sequence[Metric]) -> int | None:
-    """The best by the first objective; among equals by the next ones, then the smallest index."""
-    found: int | None = None
-    for metric in objectives:
-        scores = {i: row.get(metric.name) for i, row in rows.items()}
-        best = best_index(scores, metric) if scores else None
-        if best is None:
-            return found
-        found = best
-        rows = {i: rows[i] for i, score in scores.items() if score == scores[best]}
-    return found

@@ -75,7 +75,7 @@ def decode(
         digest.update(f"{line}\n".encode(errors="surrogateescape"))  # names in any encoding
     path = settings.current().cache_dir / "decoded" / f"{title}-{digest.hexdigest()[:24]}.npy"
     images = _EncodedImages(encoded, image_size, path)
-    if settings.current().decodes_always:
+    if settings.current().decode == "always":
         return StoredImages(images)
     stored = _cached(path, len(encoded))
     if stored is None:

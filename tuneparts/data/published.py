@@ -20,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from tuneparts.core import torchvision_door
+from tuneparts.core import _torchvision
 from tuneparts.core.errors import DataError, DataMissingError
 from tuneparts.data.images import ImageFiles, class_names, decode, image_names, list_images
 from tuneparts.data.source import DataSource, Parts, Request
@@ -118,7 +118,7 @@ def find_cifar(kind: str, root: Path) -> DataSource | None:
 
 
 def _read_cifar(kind: str, root: Path) -> Parts:
-    torchvision = torchvision_door.load()
+    torchvision = _torchvision.load()
     reader = getattr(torchvision.datasets, kind)
     files = [*reader.train_list, *reader.test_list]
     files.append((reader.meta["filename"], reader.meta["md5"]))
@@ -143,7 +143,7 @@ def _read_cifar(kind: str, root: Path) -> Parts:
 
 def download(kind: str, root: Path) -> None:
     """Fetch a set into `root` with torchvision's downloader."""
-    reader = getattr(torchvision_door.load().datasets, kind)
+    reader = getattr(_torchvision.load().datasets, kind)
     root.mkdir(parents=True, exist_ok=True)
     try:
         reader(root, train=True, download=True)

@@ -10,7 +10,7 @@ from collections import OrderedDict
 import torch
 from torch import nn
 
-from tuneparts.core import torchvision_door
+from tuneparts.core import _torchvision
 from tuneparts.core.errors import ConfigError
 from tuneparts.models.config import Imagenet, ResNet9, ResNet18, image_shape
 from tuneparts.models.layers import kaiming_normal
@@ -135,7 +135,7 @@ def _imagenet(config: Imagenet, in_shape: tuple[int, ...], num_classes: int) -> 
             f"`{config.name}` takes images with 3 channels, but got {channels}. "
             "Use `resnet18` or `wide_resnet`, which take any number."
         )
-    models = torchvision_door.load().models
+    models = _torchvision.load().models
     net: nn.Module = models.get_model(
         config.name.removeprefix("imagenet_"), weights=None, num_classes=num_classes
     )

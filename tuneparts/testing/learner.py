@@ -2,8 +2,9 @@
 
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -57,11 +58,10 @@ class LearnerContract:
         fields = type(self.config).model_fields
         return self.config.replaced({k: v for k, v in changes.items() if k in fields})
 
-    @property
+    @cached_property
     def task(self) -> Task:
-        """The data, loaded once."""
-        key = self.data.model_dump_json()
-        return _tasks.get(key) or _tasks.setdefault(key, self.data.load())
+        """The data."""
+        return self.data.load()
 
     def uninterrupted(self) -> "Run":
         """The short run at seed 0, from start to end; trained once in a process."""
@@ -126,7 +126,9 @@ class LearnerContract:
             trained = self.start()
             for _ in range(num_intervals):
                 trained.advance()
-            expected, found = self._moving_parts(trained), self._moving_parts(self._loaded(trained))
+            expected, found = (
+                dict(self._parts("learner", one, set())) for one in (trained, self._loaded(trained))
+            )
             assert expected.keys() == found.keys()
             different = [path for path, value in expected.items() if not _same(value, found[path])]
             assert different == []
@@ -145,15 +147,37 @@ class LearnerContract:
 
     def _loaded(self, learner: Learner) -> Learner:
         """Another learner with the state of this one, by way of bytes."""
-        content = checkpoint.to_bytes(learner.state_dict())
         twin = self.start()
-        twin.load_state_dict(checkpoint.from_bytes(content))
+        twin.load_state_dict(checkpoint.from_bytes(checkpoint.to_bytes(learner.state_dict())))
         return twin
 
-    def _moving_parts(self, learner: Learner) -> dict[str, Any]:
-        """By path from the learner: states of generators and optimisers, tensors, and numbers."""
-        roots = {"tuneparts", type(self.config).__module__.partition(".")[0]}
-        return dict(_parts("learner", learner, set(), roots, self.recomputed))
+    def _parts(self, path: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
+        """By path: states of generators and optimisers, tensors and numbers in an object.
+
+        Looks into containers, and into objects of ours or of the method's own package.
+        """
+        items: Iterable[tuple[Any, Any]] = ()
+        if isinstance(value, torch.optim.Optimizer):
+            value = value.state_dict()["state"]
+        if isinstance(value, torch.Generator):
+            yield path, value.get_state()
+        elif isinstance(value, np.random.Generator):
+            yield path, value.bit_generator.state
+        elif isinstance(value, bool | int | float | str | torch.Tensor | np.ndarray | None):
+            yield path, value
+        elif isinstance(value, torch.nn.Module):
+            items = [*value.named_parameters(), *value.named_buffers()]
+        elif isinstance(value, dict):
+            items = value.items()
+        elif isinstance(value, list | tuple):
+            items = enumerate(value)
+        elif hasattr(value, "__dict__") and (id(value) not in seen or is_dataclass(value)):
+            own = type(self.config).__module__.partition(".")[0]
+            if type(value).__module__.partition(".")[0] in {"tuneparts", own}:
+                seen.add(id(value))
+                items = [pair for pair in vars(value).items() if pair[0] not in self.recomputed]
+        for name, item in items:
+            yield from self._parts(f"{path}.{name}", item, seen)
 
 
 @dataclass(frozen=True)
@@ -167,7 +191,6 @@ class Run:
     generators_after: Any
 
 
-_tasks: dict[str, Task] = {}
 _runs: dict[str, Run] = {}
 
 
@@ -180,43 +203,9 @@ def history(learner: Learner) -> list[dict[str, float]]:
     return rows
 
 
-def _global_generators() -> tuple[Any, list[int], list[int]]:
+def _global_generators() -> tuple[Any, ...]:
     """The states of the generators that the whole process shares."""
-    _, keys, *_ = np.random.get_state(legacy=True)
-    return random.getstate(), np.asarray(keys).tolist(), torch.get_rng_state().tolist()
-
-
-def _parts(
-    path: str, value: Any, seen: set[int], roots: set[str], recomputed: frozenset[str]
-) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, torch.Generator):
-        yield path, value.get_state()
-    elif isinstance(value, np.random.Generator):
-        yield path, value.bit_generator.state
-    elif isinstance(value, bool | int | float | str | torch.Tensor | np.ndarray | None):
-        yield path, value
-    else:
-        for name, item in _inside(value, seen, roots, recomputed):
-            yield from _parts(f"{path}.{name}", item, seen, roots, recomputed)
-
-
-def _inside(
-    value: Any, seen: set[int], roots: set[str], recomputed: frozenset[str]
-) -> list[tuple[Any, Any]]:
-    """What a container or an object of ours or of the method's own package holds, by name."""
-    if isinstance(value, torch.optim.Optimizer):
-        value = value.state_dict()["state"]
-    if isinstance(value, torch.nn.Module):
-        return [*value.named_parameters(), *value.named_buffers()]
-    if isinstance(value, dict):
-        return list(value.items())
-    if isinstance(value, list | tuple):
-        return list(enumerate(value))
-    is_ours = type(value).__module__.partition(".")[0] in roots and hasattr(value, "__dict__")
-    if not is_ours or (id(value) in seen and not is_dataclass(value)):
-        return []
-    seen.add(id(value))
-    return [(name, item) for name, item in vars(value).items() if name not in recomputed]
+    return random.getstate(), str(np.random.get_state()), torch.get_rng_state().tolist()
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -38,26 +38,22 @@ class NullLearner:
 
     def __init__(self, config: NullConfig, context: Context) -> None:
         self.config = config
-        self._passes = 0
+        self.passes = 0
         self._shift = (derive(context.seed, "null") % 1000) / 1e5
 
     @property
     def finished(self) -> bool:
-        return self._passes >= self.config.passes
-
-    @property
-    def passes(self) -> int:
-        return self._passes
+        return self.passes >= self.config.passes
 
     def advance(self) -> Mapping[str, float]:
         time.sleep(self.config.seconds)
-        self._passes = min(self._passes + self.config.interval, self.config.passes)
-        score = (1 - (self.config.x - 0.7) ** 2) * self._passes / self.config.passes - self._shift
+        self.passes = min(self.passes + self.config.interval, self.config.passes)
+        score = (1 - (self.config.x - 0.7) ** 2) * self.passes / self.config.passes - self._shift
         metrics = {
             "train/loss": 1 - score,
             "val/accuracy": score,
             "hyper/rotation": self.config.x,
-            "cost/passes": float(self._passes),
+            "cost/passes": float(self.passes),
         }
         return metrics | ({"test/accuracy": score - 0.01} if self.finished else {})
 
@@ -68,7 +64,7 @@ class NullLearner:
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        return {"passes": self._passes}
+        return {"passes": self.passes}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._passes = int(state["passes"])
+        self.passes = int(state["passes"])

@@ -72,7 +72,7 @@ class Record:
             "ending": self.ending,
             "answer": None if self.answer is None else redactor.text(self.answer),
             "artifacts": self.artifacts,
-            "tags": {str(trial): redactor.texts(tags) for trial, tags in self.tags.items()},
+            "tags": {str(trial): redactor.tree(tags) for trial, tags in self.tags.items()},
             "store": self.store,
             "experiment": self.experiment,
             "parent": self.parent,

@@ -255,7 +255,7 @@ class RedactingClient:
         if isinstance(value, str):
             return self._redactor.text(value)
         if isinstance(value, Mapping):
-            return self._redactor.texts(value)
+            return self._redactor.tree(value)
         if isinstance(value, Sequence):
             return [self._masked_entry(entry) for entry in value]
         return value
@@ -263,7 +263,7 @@ class RedactingClient:
     def _masked_entry(self, entry: Entry) -> Entry:
         if not isinstance(entry.value, str):
             return entry  # a point
-        ((key, value),) = self._redactor.texts({entry.key: entry.value}).items()
+        ((key, value),) = self._redactor.tree({entry.key: entry.value}).items()
         return type(entry)(key, value)
 
 

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from tuneparts import models
-from tuneparts.core import seeding, torchvision_door
+from tuneparts.core import _torchvision, seeding
 from tuneparts.core.errors import ConfigError, DivergedError
 from tuneparts.hypers import HypersConfig
 from tuneparts.methods.baselines.curvature import (
@@ -201,7 +201,7 @@ def test_its_gradient_by_the_hypers_is_the_slope_of_its_value(curvature, name):
 @pytest.mark.filterwarnings("ignore")  # the library scripts functions, which torch deprecates
 @pytest.mark.parametrize("name", ["mlp", "digits_cnn"])
 def test_the_evidence_is_that_of_laplace_torch(name):
-    torchvision_door.load()
+    _torchvision.load()
     laplace = pytest.importorskip("laplace")
     config, shape = NETS[name]
     with seeding.isolated(0, "init"):

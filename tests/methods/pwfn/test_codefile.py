@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from tuneparts.core import torchvision_door
+from tuneparts.core import _torchvision
 from tuneparts.core.errors import CheckpointError, ConfigError, DataMissingError
 from tuneparts.methods.pwfn import codefile
 from tuneparts.methods.pwfn.codefile import load, measure, torchvision_net
@@ -151,7 +151,7 @@ def test_every_form_in_which_weights_are_kept(tmp_path: Path, form: str) -> None
 def test_torchvision_weights_are_read_from_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    models = torchvision_door.load().models
+    models = _torchvision.load().models
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     monkeypatch.delenv("TUNEPARTS_DATA", raising=False)
     with pytest.raises(DataMissingError, match=r"Download https://.*squeezenet1_1"):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tuneparts.core import seeding, torchvision_door
+from tuneparts.core import _torchvision, seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.pwfn import compress, load
 
@@ -159,7 +159,7 @@ def test_two_parameters_with_one_memory_are_refused():
 
 def _transformer():
     with seeding.isolated(0, "init"):
-        return torchvision_door.load().models.VisionTransformer(
+        return _torchvision.load().models.VisionTransformer(
             image_size=8, patch_size=4, num_layers=1, num_heads=2, hidden_dim=8, mlp_dim=16,
             num_classes=3,
         )  # fmt: skip

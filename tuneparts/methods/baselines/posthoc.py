@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tuneparts.core import seeding, torchvision_door
+from tuneparts.core import _torchvision, seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.baselines.config import PosthocConfig
 from tuneparts.methods.baselines.curvature import check_memory
@@ -100,7 +100,7 @@ class PosthocLearner(StandardLearner, values=("_best",)):
 
 def _library() -> Any:
     """The package laplace-torch."""
-    torchvision_door.load()  # before laplace-torch, whose metrics import it plainly
+    _torchvision.load()  # before laplace-torch, whose metrics import it plainly
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it scripts functions, which torch deprecates
         return import_module("laplace")

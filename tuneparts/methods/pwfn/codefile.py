@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tuneparts.core import atomic, seeding, settings, torchvision_door
+from tuneparts.core import _torchvision, atomic, seeding, settings
 from tuneparts.core.errors import CheckpointError, ConfigError, DataMissingError
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.own import Arrays, given_examples, given_task
@@ -149,7 +149,7 @@ def load(file: Path | str, net: nn.Module) -> nn.Module:
 
 def torchvision_net(source: str) -> nn.Module:
     """Build `torchvision:NAME` with the weights that are on this machine."""
-    models, name = torchvision_door.load().models, source.removeprefix(TORCHVISION)
+    models, name = _torchvision.load().models, source.removeprefix(TORCHVISION)
     if name not in models.list_models():
         raise ConfigError(f"`{source}`: torchvision has no such net. Choose another name.")
     return load(source, models.get_model(name, weights=None))
@@ -157,7 +157,7 @@ def torchvision_net(source: str) -> nn.Module:
 
 def _downloaded(source: str) -> Path:
     """Find the file of downloaded weights; those that torchvision prefers first."""
-    weights = torchvision_door.load().models.get_model_weights(source.removeprefix(TORCHVISION))
+    weights = _torchvision.load().models.get_model_weights(source.removeprefix(TORCHVISION))
     folders, data_dir = [Path(torch.hub.get_dir()) / "checkpoints"], settings.current().data_dir
     folders += [] if data_dir is None else [data_dir, data_dir / "weights"]
     for one in (weights.DEFAULT, *weights):

@@ -8,13 +8,9 @@ sets, transforms and classification nets need none of them.
 import importlib
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:  # torch takes seconds to import, and this module is imported to plan searches
-    import torch
-
-_OPERATORS = ("nms", "qnms")
-_declared: "list[torch.library.Library]" = []  # an operator lives as long as its library object
+_declared: list[Any] = []  # an operator lives as long as its `torch.library.Library`
 
 
 def load() -> ModuleType:
@@ -39,8 +35,7 @@ def _declare_operators() -> None:
 
     if _declared:
         return
-    library = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
-    for name in _OPERATORS:
-        schema = f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-        library.define(schema)  # type: ignore[no-untyped-call]
+    library: Any = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
+    for name in ("nms", "qnms"):
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     _declared.append(library)
