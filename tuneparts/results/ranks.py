@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 
 from tuneparts.core import schema, seeding
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.results.rendering import Cell, Column, Table
+from tuneparts.results.rendering import Cell, Table
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import by_seed
 from tuneparts.results.statistics import FEWEST, Floats, Interval, bounds
@@ -62,10 +63,8 @@ class Benchmark:
     @property
     def ranks(self) -> Floats:
         """(T, A) ranks of the means over replicates, 1 the best; equal ones share their mean."""
-        from scipy import stats
-
-        means_TA = np.array([scores.mean(axis=0) for scores in self.scores_SA])
-        return np.asarray(stats.rankdata(-means_TA if self.larger_is_better else means_TA, axis=1))
+        means_TA = pd.DataFrame([scores.mean(axis=0) for scores in self.scores_SA])
+        return means_TA.rank(axis=1, ascending=not self.larger_is_better).to_numpy()
 
     def interquartile_means(self) -> dict[str, Estimate]:
         """The interquartile mean of each arm, with its 95 % interval."""
@@ -121,41 +120,35 @@ def collect(runs: Runs, metric: str, *, against: str | None = None) -> Benchmark
     """
     if not runs:
         raise ConfigError("a benchmark has at least one task, but got none. Name a run.")
-    told = [data.metadata for _, data in runs]
+    cards = [data.metadata for _, data in runs]
     by_task = {
         task: {arm.name: by_seed(data.selected, arm.name, metric) for arm in data.metadata.arms}
         for task, data in runs
     }
-    names = [arm.name for arm in told[0].arms]
+    names = [arm.name for arm in cards[0].arms]
     shared = [name for name in names if all(own.get(name) for own in by_task.values())]
-    outside = {name for one in told for name in one.references}
-    outside |= {arm.name for one in told for arm in one.arms if not arm.competes}
+    outside = {name for card in cards for name in card.references}
+    outside |= {arm.name for card in cards for arm in card.arms if not arm.competes}
     competing = [name for name in shared if name not in outside]
     arms = competing if len(competing) > 1 else shared
     if len(arms) < 2:
         raise ConfigError(
-            f"a benchmark compares at least two arms that every run has scores of, but "
-            f"{list(by_task)} share {shared}. Name runs of searches with the same arms."
+            f"{list(by_task)} share scores of {shared}: a benchmark compares at least two arms. "
+            "Name runs of searches with the same arms."
         )
     if against is None:  # that of all searches
-        declared = {name for one in told for name in one.compare[1:] or ("",)}
+        declared = {name for card in cards for name in card.compare[1:] or ("",)}
         against = next((arm for arm in arms if declared == {arm}), None)
     elif against not in arms:
         raise UnknownNameError("arm that all tasks share", against, arms)
-    found = []
-    for task, scores in by_task.items():
+    is_up = schema.lookup(metric).direction is schema.Direction.UP
+    found, references = [], {}
+    for (task, scores), card in zip(by_task.items(), cards, strict=True):
         seeds = sorted(set.intersection(*(set(scores[arm]) for arm in arms)))
         if not seeds:
-            raise ConfigError(
-                f"arms are compared over replicates that all of them have, but those of {task} "
-                "share none. Resume or extend it."
-            )
+            raise ConfigError(f"arms of {task} share no replicate. Resume or extend it.")
         found.append(np.array([[scores[arm][seed] for arm in arms] for seed in seeds]))
-    is_up = schema.lookup(metric).direction is schema.Direction.UP
-    references = {}
-    for task, data in runs:
-        named, scores = data.metadata.references, by_task[task]
-        pair = named if len(named) == 2 else ("none", "oracle")
+        pair = card.references if len(card.references) == 2 else ("none", "oracle")
         if all(scores.get(name) for name in pair):
             low, high = (float(np.mean(list(scores[name].values()))) for name in pair)
             if low < high if is_up else high < low:  # else there is no scale between them
@@ -187,28 +180,31 @@ def rows(runs: Runs, found: Benchmark) -> list[dict[str, Any]]:
 
 def table(runs: Runs, found: Benchmark) -> Table:
     """The `rows` for people: interquartile mean, improvement, ranks, and each task's score."""
-    ranked, decimals = rows(runs, found), schema.lookup(found.metric).decimals
+    decimals = schema.lookup(found.metric).decimals
+    winners = {task: data.verdict(found.metric).winner for task, data in runs}
 
-    def shown(row: Mapping[str, Any], name: str, prefix: str, digits: int) -> Cell:
+    def shown(row: Mapping[str, Any], name: str, prefix: str, digits: int) -> str:
         mean, low, high = row[name], row[f"{prefix}low"], row[f"{prefix}high"]
         span = "" if low is None else f" ({number(low, digits)} to {number(high, digits)})"
-        return Cell("-" if mean is None else f"{number(mean, digits)}{span}")
+        return "-" if mean is None else f"{number(mean, digits)}{span}"
 
-    def score(row: Mapping[str, Any], task: str, winner: str | None) -> Cell:
-        text = spread(row[task], row[f"{task}:se"], decimals)
-        return Cell(f"{text} ({row[f'{task}:rank']:g})", is_bold=row["arm"] == winner)
-
-    columns = {"arm": [Cell(row["arm"]) for row in ranked]}
-    columns["interquartile mean"] = [shown(row, "interquartile_mean", "", 3) for row in ranked]
-    if found.against is not None:
-        improved = [shown(row, "p_better", "p_better_", 2) for row in ranked]
-        columns[f"better than {found.against}"] = improved
-    columns["mean rank"] = [Cell(number(row["mean_rank"], 2)) for row in ranked]
-    for task, data in runs:
-        winner = data.verdict(found.metric).winner
-        columns[task] = [score(row, task, winner) for row in ranked]
-    made = (Column(name, tuple(own), is_number=name != "arm") for name, own in columns.items())
-    return Table(f"Benchmark by {label(found.metric)}", tuple(made), _notes(runs, found))
+    headers = ["arm", "interquartile mean"]
+    headers += [] if found.against is None else [f"better than {found.against}"]
+    headers += ["mean rank", *winners]
+    cells = []
+    for row in rows(runs, found):
+        own: list[Any] = [row["arm"], shown(row, "interquartile_mean", "", 3)]
+        if found.against is not None:
+            own.append(shown(row, "p_better", "p_better_", 2))
+        own.append(number(row["mean_rank"], 2))
+        for task, winner in winners.items():
+            text = f"{spread(row[task], row[f'{task}:se'], decimals)} ({row[f'{task}:rank']:g})"
+            own.append(Cell(text, is_bold=row["arm"] == winner))
+        cells.append(own)
+    return Table.of_rows(
+        headers, cells, heading=f"Benchmark by {label(found.metric)}", numbers=headers[1:],
+        notes=_notes(runs, found),
+    )  # fmt: skip
 
 
 def _notes(runs: Runs, found: Benchmark) -> tuple[str, ...]:
