@@ -33,8 +33,8 @@ def run_of(trials):
     return RunData(RunCard("s", "q", arms), trials, pd.DataFrame())
 
 
-def compared(data, pairs, **fields):
-    return data.compared(pairs, **{"metric": "test/accuracy", **fields})
+def compared(data, pairs, metric="test/accuracy", within=None):
+    return data.compared(pairs, metric, within)
 
 
 def draws(seed, num=8, **means):
@@ -95,8 +95,8 @@ def test_two_replicates_say_nothing():
     assert found.interval is None
     assert math.isnan(found.p_value)
     assert math.isnan(found.effect)
-    table = compare.table([found], data.metadata, metric="test/accuracy", within=0.5)
-    texts = {column.header: column.cells[0].text for column in table.columns}
+    table = compare.table([found], "s", metric="test/accuracy", within=0.5)
+    texts = {column.header: column.cells[0] for column in table.columns}
     assert texts["interval"] == texts["p"] == texts["p equivalent"] == texts["effect"] == NOTHING
     assert "a - b" in to_markdown([table])
 

@@ -82,7 +82,7 @@ def records(table: "Table") -> list[dict[str, Any]]:
     """
     return [
         {
-            column.header: _number(cell.text) if column.is_number else cell.text
+            column.header: _number(cell) if column.is_number else cell
             for column, cell in zip(table.columns, row, strict=True)
         }
         for row in table.rows

@@ -3,6 +3,7 @@
 import json
 import webbrowser
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -135,11 +136,12 @@ def compare(
         facts = {"run": results.name, "metric": metric, "within": margin, "at": at}
         output.write(form, "comparisons", rows, **facts)
         return
-    remark = ""
+    heading = f"{results.metadata.name}: comparisons"
+    table = comparing.table(found, heading, metric=metric, within=margin)
     if at is not None:
         arms = list(dict.fromkeys(name for one in found for name in (one.one, one.other)))
         remark = cost_note(results.at(at, needs=metric), arms, at)
-    table = comparing.table(found, results.metadata, metric=metric, within=margin, remark=remark)
+        table = replace(table, notes=(*table.notes, remark))
     rendering.show(terminal(), table)
 
 

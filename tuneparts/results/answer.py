@@ -71,7 +71,7 @@ def _contrast(data: "RunData") -> str:
         noun = "trial" if worth.says.split()[-1] == "1" else "trials"
         parts = [f"one run of {one} is worth {worth.says} {noun} of {other}{bounds}"]
     parts = [part[0].upper() + part[1:] for part in parts if part]
-    found = data.compared([(one, other)], metric=metric, within=metadata.within)
+    found = data.compared([(one, other)], metric, metadata.within)
     parts.append(difference(found[0], metric))
     scores = {name: by_seed(selected, name, metric) for name in metadata.references}
     decimals = schema.lookup(metric).decimals

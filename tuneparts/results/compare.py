@@ -1,23 +1,21 @@
 """Which arms are better, worse or equivalent; `answer` says it in sentences.
 
 All comparisons are differences of scores over replicates, paired over seeds; they differ in what
-holds jointly.
-
-Pairs that are asked for together are adjusted by the step-down rule of Holm (1979), so that any of
-them is wrong in at most 5 % of cases. Each interval has the level at which its own comparison was
-decided, so that it excludes zero exactly where a difference is told; all of them together are not
-an interval of 95 %. The contrast that a search declares before it runs is a family of one.
-"Equivalent" is said where two one-sided tests show that the difference lies within the margin
-(Schuirmann 1987), never because a difference was not found.
+holds jointly. Pairs that are asked for together are adjusted by the step-down rule of Holm (1979),
+so that any of them is wrong in at most 5 % of cases; each interval has the level at which its own
+comparison was decided, so that it excludes zero exactly where a difference is told. The contrast
+that a search declares before it runs is a family of one. "Equivalent" is said where two one-sided
+tests show that the difference lies within the margin (Schuirmann 1987), never because a difference
+was not found.
 
 Which arm is the best is known only after seeing the scores, so all comparisons with it hold at
 95 % jointly: each interval has level 1 - 0.05 / (arms - 1). That covers the choice of the best
 (Hsu 1984, multiple comparisons with the best; Bonferroni's bound in place of Dunnett's quantile).
 
 A pair to which replicates are added until it is decided has an interval that may be looked at after
-each of them: the mean of normal differences of unknown variance has a confidence sequence from the
-t statistic with a normal mixture over effect sizes (Lai 1976; Wang and Ramdas 2024). Under any true
-mean, the chance that it ever leaves it out, at whatever number of replicates, is at most 5 %.
+each of them: the confidence sequence of the mean of normal differences of unknown variance, from
+the t statistic with a normal mixture over effect sizes (Lai 1976; Wang and Ramdas 2024). The chance
+that it ever leaves out the true mean, at whatever number of replicates, is at most 5 %.
 """
 
 import math
@@ -29,7 +27,6 @@ import numpy as np
 from tuneparts.core import schema
 from tuneparts.results.rendering import NOTHING, Table
 from tuneparts.results.statistics import FEWEST, Interval, contrast, estimate
-from tuneparts.search.card import RunCard
 
 _MISTAKES = 0.05
 """How often any comparison of one family may be wrong."""
@@ -64,8 +61,7 @@ class Comparison:
     p_equivalent: float | None
     """Of a difference beyond the margin, adjusted likewise; None without a margin."""
     effect: float
-    """Difference in standard deviations of the paired differences; NaN where they are not paired
-    or do not vary."""
+    """Difference in standard deviations of the paired differences; NaN where there are none."""
     improvement: float
     """Share of pairs of replicates in which the first is better, ties counted half."""
     num: int
@@ -165,12 +161,7 @@ def verdicts(
 
 
 def nothing_said(num: int) -> str:
-    """What to say of too few replicates.
-
-    Example:
-        >>> nothing_said(2)
-        'two replicates say nothing'
-    """
+    """What to say of too few replicates, such as `two replicates say nothing`."""
     return f"{_NUMERALS.get(num, f'{num} replicates say')} nothing"
 
 
@@ -179,10 +170,6 @@ def holm(p_values: Sequence[float], mistakes: float = _MISTAKES) -> tuple[list[f
 
     Returns the adjusted p values, and for each the level of the interval that excludes zero exactly
     where the adjusted p value is at most `mistakes`.
-
-    Example:
-        >>> holm([0.01, 0.04])[0]
-        [0.02, 0.04]
     """
     p = np.asarray(p_values, dtype=float)
     order, left = np.argsort(p, kind="stable"), np.arange(len(p), 0, -1)
@@ -198,10 +185,6 @@ def confidence_sequence(values: Sequence[float], level: float = 0.95) -> Interva
 
     Early on it is unbounded. The e-process is `sqrt(1 / (1 + n g))` times the ratio of t densities;
     the interval holds the means at which it is below `1 / (1 - level)`, in closed form.
-
-    Example:
-        >>> confidence_sequence([0.01, 0.012, 0.011, 0.013, 0.009, 0.011]).low > 0
-        True
     """
     num, point = len(values), estimate(values)
     spread = 1 + num * _MIXTURE
@@ -226,14 +209,9 @@ def decide(
 
 
 def table(
-    comparisons: Sequence[Comparison],
-    metadata: RunCard,
-    *,
-    metric: str,
-    within: float | None = None,
-    remark: str = "",
+    comparisons: Sequence[Comparison], heading: str, *, metric: str, within: float | None
 ) -> Table:
-    """The comparisons for people, one row each; `remark` is a note of its own."""
+    """The comparisons for people, one row each."""
     gap = f"+.{schema.lookup(metric).decimals}f"
 
     def span(interval: Interval | None) -> str:
@@ -261,7 +239,6 @@ def table(
         "effect: standard deviations of the paired differences; P(better): share of replicates in "
         "which the first arm is better.",
     ]
-    notes += [remark] if remark else []
     notes += [
         f"Replicates were added until {one.one}:{one.other} was decided, so an interval of that "
         f"pair above is too narrow; at any time of looking {span(one.decision.interval)} "
@@ -272,6 +249,6 @@ def table(
     if not all(one.is_paired for one in comparisons):
         notes.append("Pairs with fewer than two common seeds: by Welch's error (1947).")
     return Table.of_rows(
-        headers, rows, heading=f"{metadata.name}: comparisons", numbers=headers[2:], notes=notes,
+        headers, rows, heading=heading, numbers=headers[2:], notes=notes,
         details={"P(better)": 3, "effect": 2, "p equivalent": 1, "p": 1},
     )  # fmt: skip

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from tuneparts.core import schema
-from tuneparts.results.rendering import Cell, Table, to_rich
+from tuneparts.results.rendering import Bold, Table, to_rich
 from tuneparts.results.select import OUTCOMES, column
 from tuneparts.search.card import RunCard
 from tuneparts.search.events import Event, Row, TrialId, TrialRunning
@@ -243,8 +243,7 @@ class LiveView:
             ended = f"{self._count([name], 'finished')}/{arm.total}"
             stopped, failed = (self._count([name], one) or "" for one in ("stopped", "failed"))
             at_work = (self._running(name) or "", self._waiting(name) or "")
-            marked = Cell(str(failed), is_bold=True)
-            rows.append([name, bar, *at_work, ended, stopped, marked, self._score(arm)])
+            rows.append([name, bar, *at_work, ended, stopped, Bold(failed), self._score(arm)])
         counts = ["running", "waiting", "done", "stopped", "failed"]
         headers = ["arm", "progress", *counts, f"best {self._metric.name}"]
         details = {"stopped": 5, "waiting": 4, "running": 3, "failed": 2, "done": 1, headers[-1]: 1}

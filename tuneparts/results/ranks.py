@@ -20,7 +20,7 @@ import pandas as pd
 
 from tuneparts.core import schema, seeding
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.results.rendering import Cell, Table
+from tuneparts.results.rendering import Bold, Table
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import by_seed
 from tuneparts.results.statistics import FEWEST, Floats, Interval, bounds
@@ -199,7 +199,7 @@ def table(runs: Runs, found: Benchmark) -> Table:
         own.append(number(row["mean_rank"], 2))
         for task, winner in winners.items():
             text = f"{spread(row[task], row[f'{task}:se'], decimals)} ({row[f'{task}:rank']:g})"
-            own.append(Cell(text, is_bold=row["arm"] == winner))
+            own.append(Bold(text) if row["arm"] == winner else text)
         cells.append(own)
     return Table.of_rows(
         headers, cells, heading=f"Benchmark by {label(found.metric)}", numbers=headers[1:],

@@ -37,12 +37,8 @@ _LATEX = {
 }
 
 
-@dataclass(frozen=True)
-class Cell:
-    """The text at one row and column of a table."""
-
-    text: str
-    is_bold: bool = False
+class Bold(str):
+    """A cell that stands out."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ class Column:
     """A header and a cell for each row."""
 
     header: str
-    cells: tuple[Cell, ...]
+    cells: tuple[str, ...]
     is_number: bool = True
     detail: int = 0
     """Columns with the largest value are left out first where room is short; 0 always stays."""
@@ -62,17 +58,16 @@ class Column:
     @property
     def min_width(self) -> int:
         """Characters that the column needs at least; headers may break between words."""
-        texts = [cell.text for cell in self.cells]
-        widest = max(map(cell_len, texts), default=0)
+        widest = max(map(cell_len, self.cells), default=0)
         if self.wraps_at:
-            words = max((cell_len(word) for text in texts for word in text.split()), default=0)
+            words = max((cell_len(word) for cell in self.cells for word in cell.split()), default=0)
             widest = min(widest, max(words, self.wraps_at))
         return max([widest, *map(cell_len, self.header.split())])
 
     @property
     def max_width(self) -> int:
         """Characters with which nothing breaks."""
-        return max(map(cell_len, [self.header, *(cell.text for cell in self.cells)]))
+        return max(map(cell_len, (self.header, *self.cells)))
 
 
 @dataclass(frozen=True)
@@ -108,12 +103,12 @@ class Table:
         details: Mapping[str, int] | None = None,
         notes: Sequence[str] = (),
     ) -> "Table":
-        """Build a table from rows of values; `Cell`s stay as they are.
+        """Build a table from rows of values.
 
         `numbers` and `prose` name the columns that are set to the right, and those whose cells may
         break between words; `details` has `Column.detail` by header.
         """
-        cells = [[one if isinstance(one, Cell) else Cell(str(one)) for one in row] for row in rows]
+        cells = [[one if isinstance(one, str) else str(one) for one in row] for row in rows]
         columns = (
             Column(
                 header,
@@ -134,7 +129,7 @@ class Table:
         return f"{self.subject}: {self.heading[:1].lower()}{self.heading[1:]}"
 
     @property
-    def rows(self) -> list[tuple[Cell, ...]]:
+    def rows(self) -> list[tuple[str, ...]]:
         """The cells, row by row."""
         return list(zip(*(column.cells for column in self.columns), strict=True))
 
@@ -195,7 +190,7 @@ def _as_lists(columns: Sequence[Column], width: int) -> list[RenderableType]:
     for row in zip(*(column.cells for column in columns), strict=True):
         for column, cell in zip(columns, row, strict=True):
             header, text = Text(column.header, style="dim"), _rich_text(cell)
-            parts = cell.text.split() if column.wraps_at else [cell.text]
+            parts = cell.split() if column.wraps_at else [cell]
             if max(map(cell_len, parts), default=0) <= width - names:
                 line = RichTable.grid()
                 line.add_column(width=names)
@@ -209,8 +204,8 @@ def _as_lists(columns: Sequence[Column], width: int) -> list[RenderableType]:
     return lines
 
 
-def _rich_text(cell: Cell) -> Text:
-    return Text(cell.text, style="bold" if cell.is_bold else "")
+def _rich_text(cell: str) -> Text:
+    return Text(cell, style="bold" if isinstance(cell, Bold) else "")
 
 
 def to_markdown(tables: Iterable[Table]) -> str:
@@ -244,11 +239,11 @@ def to_latex(tables: Iterable[Table]) -> str:
 
 def _texts(table: Table, escaped: Callable[[str], str], bold: str) -> list[list[str]]:
     """The headers, then the cells row by row, as text of a markup language."""
-    texts = [[escaped(column.header) for column in table.columns]]
-    for row in table.rows:
-        cells = ((cell.is_bold, escaped(cell.text)) for cell in row)
-        texts.append([bold.format(text) if is_bold else text for is_bold, text in cells])
-    return texts
+    rows = [[column.header for column in table.columns], *table.rows]
+    return [
+        [bold.format(escaped(one)) if isinstance(one, Bold) else escaped(one) for one in row]
+        for row in rows
+    ]
 
 
 def _markdown(text: str) -> str:
@@ -271,11 +266,11 @@ def to_html(table: Table) -> str:
         columns.append((kind, escape(column.header)))
     for row in table.rows:
         # A long name breaks after an underscore, not in a word.
-        cells = f'<th scope="row">{escape(row[0].text).replace("_", "_<wbr>")}</th>'
+        cells = f'<th scope="row">{escape(row[0]).replace("_", "_<wbr>")}</th>'
         for (kind, header), cell in zip(columns[1:], row[1:], strict=True):
             # A count stays with what it counts where a cell breaks.
-            text = re.sub(r"(\d) ([a-z])|(±) ", r"\1\3&nbsp;\2", escape(cell.text))
-            text = f"<b>{text}</b>" if cell.is_bold else text
+            text = re.sub(r"(\d) ([a-z])|(±) ", r"\1\3&nbsp;\2", escape(cell))
+            text = f"<b>{text}</b>" if isinstance(cell, Bold) else text
             cells += f'<td class="{kind}" data-label="{header}">{text}</td>'
         rows += f"<tr>{cells}</tr>"
     dense = ' class="dense"' if len(table.columns) > _MAX_ROOMY else ""

@@ -178,7 +178,7 @@ class Results(RunData):
             raise ConfigError(f"a comparison has two arms, but {self.name} has one.")
         within = metadata.within if within is None else within
         data = self if at is None else self.at(at, needs=metric)
-        return data.compared(pairs, metric=metric, within=within)
+        return data.compared(pairs, metric, within)
 
     def best_arm(self) -> str:
         """The arm whose selected trials have the best mean score by the search's metric.

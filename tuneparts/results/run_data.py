@@ -74,7 +74,7 @@ class RunData:
         The contrast is a family of its own. The others are compared with its second arm, or where
         none is declared with the arm that validation finds best, and adjusted for each other.
         """
-        metadata, metric = self.metadata, self.answer_metric
+        metadata, metric, within = self.metadata, self.answer_metric, self.metadata.within
         scored = self.verdict(metric).ranked
         declared = metadata.compare if set(metadata.compare) <= set(scored) else ()
         ranked = self.verdict(metadata.metric).ranked if metadata.metric else ()
@@ -92,13 +92,12 @@ class RunData:
                 "The comparison that answers the question": [(one, base) for one in declared[:1]],
                 f"All {'other ' * bool(declared)}arms beside {base}": rest,
             }
-            found = []
-            for heading, pairs in families.items():
-                if pairs:
-                    judged = self.compared(pairs, metric=metric, within=metadata.within)
-                    table = compare.table(judged, metadata, metric=metric, within=metadata.within)
-                    found.append(replace(table, heading=heading))
-            return tuple(found)
+            asked = {name: pairs for name, pairs in families.items() if pairs}
+            found = {name: self.compared(pairs, metric, within) for name, pairs in asked.items()}
+            return tuple(
+                compare.table(judged, name, metric=metric, within=within)
+                for name, judged in found.items()
+            )
 
     @cached_property
     def answer(self) -> str:
@@ -122,7 +121,7 @@ class RunData:
             return compare.judge(scores, metric, is_one_task=is_one_task)
 
     def compared(
-        self, pairs: Sequence[tuple[str, str]], *, metric: str, within: float | None = None
+        self, pairs: Sequence[tuple[str, str]], metric: str, within: float | None = None
     ) -> list[Comparison]:
         """Verdicts on pairs of arms, adjusted for each other, over the selected trials.
 

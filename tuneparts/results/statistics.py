@@ -4,14 +4,11 @@ The expected score of the best of n by validation is the estimator of Dodge et a
 without replacement (Tang et al. 2020): exact over all subsets of the trials that were run, and
 unbiased for every n up to their number N.
 
-How many trials of a searching arm one run of another is worth has an interval over replicates:
-bootstrap intervals over trials fail near N (Dodge et al. 2021; Tang et al. 2020), so nothing is
-bootstrapped there. Replicates are independent, trials included, and for each n the difference of
-the estimate to the other arm's score has a Student interval. Those n at which neither side is
-rejected are the interval: reaching the score at the true number n is rejected from below, or at
-n - 1 from above, in at most 2.5 % of cases each, whatever the other n say.
-
-Legend: S replicates, N trials.
+How many trials of a searching arm one run of another is worth has an interval over replicates, as
+bootstrap intervals over trials fail near N (Dodge et al. 2021; Tang et al. 2020): for each n the
+difference of the estimate to the other arm's score has a Student interval, and the n at which
+neither side is rejected are the interval. Reaching the score at the true number n is rejected from
+below, or at n - 1 from above, in at most 2.5 % of cases each. Legend: S replicates, N trials.
 """
 
 import math
@@ -48,13 +45,15 @@ def bounds(interval: Interval | None, prefix: str = "") -> dict[str, float | Non
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean, or a difference of two, from which Student's intervals and tests follow."""
+    """A mean, or a difference of two, from which Student's intervals and tests follow.
+
+    The standard error is NaN where too few values leave it undefined. `num` counts the values, of
+    two samples those of the smaller one.
+    """
 
     mean: float
     se: float
-    """Standard error; NaN where too few values leave it undefined."""
     num: int
-    """Values; of two samples those of the smaller one."""
     freedom: float
     is_paired: bool = True
 
@@ -85,12 +84,7 @@ def _student(level: float, freedom: float) -> float:
 
 
 def estimate(values: npt.ArrayLike) -> Estimate:
-    """Return mean and standard error (n - 1 in the denominator of the variance).
-
-    Example:
-        >>> estimate([1.0, 2.0, 3.0]).mean
-        2.0
-    """
+    """Return mean and standard error (n - 1 in the denominator of the variance)."""
     x = np.asarray(values, dtype=float)
     mean, se = float(x.mean()) if x.size else math.nan, math.nan
     if x.size > 1 and np.isfinite(x).all():
@@ -98,21 +92,11 @@ def estimate(values: npt.ArrayLike) -> Estimate:
     return Estimate(mean, se, x.size, x.size - 1)
 
 
-def student_interval(values: npt.ArrayLike, level: float = 0.95) -> Interval | None:
-    """Return Student's t interval of the mean; None below two values."""
-    return estimate(values).interval(level)
-
-
 def contrast(a: Mapping[int, float], b: Mapping[int, float]) -> Estimate:
     """Compare two arms by their scores of each seed.
 
     The differences are paired over seeds where the arms share at least two; else the error is that
     of Welch (1947).
-
-    Example:
-        >>> gap = contrast({0: 0.9, 1: 0.8}, {0: 0.7, 1: 0.6})
-        >>> round(gap.mean, 6), gap.is_paired
-        (0.2, True)
     """
     shared = sorted(set(a) & set(b))
     if len(shared) >= 2:
@@ -153,11 +137,9 @@ def expected_best_interval(
 
     Trials are resampled within their seed; what all trials of a seed share (its split) is not.
     A resample repeats trials and so misses the best ones: percentiles are therefore moved by the
-    resamples' mean onto the estimate, so that the bounds hold it. They are narrower than their
-    level says. In 400 simulations of one seed (uniform validation scores; test equal to them, or
-    with noise of 0.3), bounds of 95 % held the truth at n = N / 4, N / 2 and N in 93, 87 and 74 %
-    (noise: 90, 88, 78 %) for N = 24, and in 88, 83 and 69 % (85, 79, 67 %) for N = 8. Plain
-    percentiles did worse at N without noise (62 %) and better with it (84 %), for N = 24.
+    resamples' mean onto the estimate. The bounds are narrower than their level says: in 400
+    simulations of one seed (uniform scores, test equal to validation) they held the truth at
+    n = N / 4, N / 2 and N in 93, 87 and 74 % for N = 24, and in 88, 83 and 69 % for N = 8.
     """
     ranked = [_by_rank(val, test, larger_is_better=larger_is_better) for val, test in seeds]
     num = min(len(scores) for scores in ranked)
@@ -183,16 +165,16 @@ def _by_rank(val: npt.ArrayLike, test: npt.ArrayLike, *, larger_is_better: bool 
 
 @dataclass(frozen=True)
 class Worth:
-    """How many trials match one run; None stands for more than were run."""
+    """How many trials match one run, with bounds at 95 %; None stands for more than were run.
+
+    Each of `num` replicates ran `most` trials; below three replicates the bounds are 1 and None.
+    """
 
     trials: int | None
     low: int | None
-    """At least so many at 95 %; None: more than were run."""
     high: int | None
     most: int
-    """Trials that each replicate ran."""
     num: int
-    """Replicates; below three there is no interval, and `low` and `high` are 1 and None."""
 
     @property
     def says(self) -> str:

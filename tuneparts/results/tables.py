@@ -12,7 +12,7 @@ import pandas as pd
 
 from tuneparts.core import schema
 from tuneparts.core.glossary import GLOSSARY, PASS_IN_SHORT
-from tuneparts.results.rendering import NOTHING, Cell, Column, Table
+from tuneparts.results.rendering import NOTHING, Bold, Column, Table
 from tuneparts.results.select import OUTCOMES, SCORED, own_tables
 from tuneparts.search.card import RunCard
 
@@ -79,8 +79,7 @@ def _metrics(summary: pd.DataFrame) -> list[str]:
 
 
 def _arms(summary: pd.DataFrame) -> Column:
-    cells = tuple(Cell(str(name)) for name in summary["arm"])
-    return Column("arm", cells, is_number=False, tip=GLOSSARY["arm"])
+    return Column("arm", tuple(map(str, summary["arm"])), is_number=False, tip=GLOSSARY["arm"])
 
 
 def _scores_and_costs(data: "RunData") -> Table:
@@ -92,19 +91,19 @@ def _scores_and_costs(data: "RunData") -> Table:
         scores.append(_scores(summary, name, detail=2 * position, winner=winner))
     if scores:  # the first column says why an arm has no score
         cells = [
-            cell if row["seeds"] else Cell(_state(row, of=f"/{row['expected']}"))
+            cell if row["seeds"] else _state(row, of=f"/{row['expected']}")
             for cell, row in zip(scores[0].cells, rows, strict=True)
         ]
         scores[0] = replace(scores[0], cells=tuple(cells))
     if metadata.metric:
         scores.append(_scores(summary, metadata.metric, detail=3))
-    seeds = tuple(Cell(f"{row['seeds']}/{row['seeds_expected']}") for row in rows)
+    seeds = tuple(f"{row['seeds']}/{row['seeds_expected']}" for row in rows)
     trials = []
     for row in rows:
         kinds = (*OUTCOMES[1:], "unfinished", "missing", "not_started", "unscored")
         rest = [f"{row[kind]} {kind.replace('_', ' ')}" for kind in kinds if row[kind]]
         text = f"{row['finished']}/{row['expected']}"
-        trials.append(Cell(f"{text} ({', '.join(rest)})" if rest else text))
+        trials.append(f"{text} ({', '.join(rest)})" if rest else text)
     counts = [
         Column("seeds", seeds, tip=GLOSSARY["replicate"]),
         # Wide enough for the longest reason, such as `1 unfinished,`.
@@ -128,7 +127,7 @@ def _hypers(summary: pd.DataFrame, names: list[str]) -> Table:
         for row in summary.to_dict("records"):
             means = [row[name] for name in members if not math.isnan(row[name])] or [math.nan]
             ends = dict.fromkeys(number(end, metric.decimals) for end in (min(means), max(means)))
-            cells.append(Cell(" to ".join(ends)))
+            cells.append(" to ".join(ends))
         header = f"{label(family)}, {len(members)} values"
         columns.append(Column(header, tuple(cells), tip=metric.meaning))
     if any(family.endswith(".*") for family in families):
@@ -165,7 +164,7 @@ def _scores(
     for row in summary.to_dict("records"):
         text, num = spread(row[name], row[f"{name}:se"], metric.decimals), row[f"{name}:n"]
         text += f" (n={num})" if 0 < num < row["seeds"] else ""
-        cells.append(Cell(text, is_bold=row["arm"] == winner))
+        cells.append(Bold(text) if row["arm"] == winner else text)
     return Column(label(name, arrow=True), tuple(cells), detail=detail, tip=metric.meaning)
 
 
@@ -183,12 +182,12 @@ def _costs(summary: pd.DataFrame) -> list[Column]:
     columns = []
     for name, decimals in shown.items():
         values = steps if name == "weight_steps" else summary[name]
-        cells = tuple(Cell(number(value, decimals)) for value in values)
+        cells = tuple(number(value, decimals) for value in values)
         tip, detail = (GLOSSARY["pass"] if name == "passes" else ""), 5 * (name == "seconds")
         header = f"{name.replace('_', ' ')} per seed"
         columns.append(Column(header, cells, detail=min(detail, 1), tip=tip))
         if name != "weight_steps" and summary["follows"].astype(bool).any():
-            cells = tuple(Cell(number(v, decimals)) for v in summary[f"{name}_with_leader"])
+            cells = tuple(number(v, decimals) for v in summary[f"{name}_with_leader"])
             header = f"{name} incl. leader"
             columns.append(Column(header, cells, detail=detail, tip=GLOSSARY["leader"]))
     return columns
@@ -205,7 +204,7 @@ def _own(table: schema.MethodTable, summary: pd.DataFrame) -> Table:
             columns.append(replace(_scores(summary, one.name), header=one.header))
         else:
             values = (float(value) for value in summary[one.name] / one.unit)
-            cells = tuple(Cell(number(value, one.decimals)) for value in values)
+            cells = tuple(number(value, one.decimals) for value in values)
             columns.append(Column(one.header, cells))
     return Table(table.heading, tuple(columns), tuple(notes))
 
