@@ -9,14 +9,13 @@ names its trial and nothing else of it; reading puts both back.
 
 import io
 import json
+import math
 import shutil
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from pydantic import TypeAdapter
-from typing_extensions import TypedDict
 
 from tuneparts.core import atomic, schema, settings
 from tuneparts.core.errors import DataError, DataMissingError, StorageError, UnknownNameError
@@ -63,21 +62,15 @@ def export(results: Results, to: str, out: Path | None = None) -> list[Path]:
             with atomic.replacing(path) as file:
                 if to == "csv":
                     file.write(_csv(frame).encode())
-                else:
-                    _plain(frame).to_parquet(file, index=False)
+                    continue
+                plain = frame.copy()  # columns of one type each; what is no plain value is JSON
+                for name in (name for name in frame if frame[name].dtype == object):
+                    is_text = frame[name].map(lambda one: one is None or isinstance(one, str))
+                    plain[name] = frame[name].where(is_text, frame[name].map(json.dumps))
+                plain.to_parquet(file, index=False)
         return paths
     except OSError as error:
         raise StorageError(f"{results.run.name} cannot be exported: {error}") from error
-
-
-def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """Columns of one type each, as Parquet wants them; what is no plain value is JSON."""
-    plain = frame.copy()
-    for name in frame:
-        if frame[name].dtype == object:
-            is_text = frame[name].map(lambda value: value is None or isinstance(value, str))
-            plain[name] = frame[name].where(is_text, frame[name].map(json.dumps))
-    return plain
 
 
 def _optuna(results: Results, path: Path) -> Path:
@@ -164,15 +157,6 @@ def _column(arm: "Arm", name: str, column: list[Any]) -> "tuple[list[Any], BaseD
     return words, CategoricalDistribution(tuple(dict.fromkeys(words)))
 
 
-class _Constants(TypedDict):
-    """What trials have in common."""
-
-    columns: list[str]
-    """All columns of the trials, in order."""
-    arms: dict[str, dict[str, str]]
-    """By arm and column; what is empty is left out."""
-
-
 def is_published(name: str | Path) -> bool:
     """Whether a path leads to such files."""
     return all((Path(name) / file).is_file() for file in ("metadata.json", "trials.csv"))
@@ -224,17 +208,17 @@ def _steps(data: RunData) -> pd.DataFrame:
     return steps[is_score & chosen]
 
 
-def _without_constants(trials: pd.DataFrame) -> tuple[pd.DataFrame, _Constants]:
-    """The columns that vary within an arm as text, and what the others are in each."""
+def _without_constants(trials: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The columns that vary within an arm as text; and all columns, with what others are by arm."""
     text = _as_text(_csv(trials))
-    columns = [str(column) for column in text]
-    free = [column for column in columns if column not in ("trial", *_OF_TRIAL)]
+    free = [column for column in map(str, text) if column not in ("trial", *_OF_TRIAL)]
     counts = text.groupby("arm")[free].nunique().max()
     held = [column for column in free if counts[column] <= 1]
-    arms = {}
-    for row in text.drop_duplicates("arm")[["arm", *held]].to_dict("records"):
-        arms[str(row["arm"])] = {column: row[column] for column in held if row[column]}
-    return text.drop(columns=held), _Constants(columns=columns, arms=arms)
+    arms = {
+        row["arm"]: {column: row[column] for column in held if row[column]}
+        for row in text.drop_duplicates("arm").to_dict("records")
+    }
+    return text.drop(columns=held), {"columns": list(text), "arms": arms}
 
 
 class Published(Results):
@@ -242,15 +226,14 @@ class Published(Results):
 
     folder: Path
     find = None
-    sample_grids = ()
-    sample_grids_note = "Published results hold no images."
+    sample_grids = "Published results hold no images."
 
     def __init__(self, folder: Path) -> None:
         try:
             facts = json.loads((folder / "search.json").read_text("utf-8"))
             card = RunCard.from_json((folder / "metadata.json").read_text("utf-8"))
-            frames = {name: _typed(text) for name, text in _texts(folder).items()}
-        except (OSError, ValueError, KeyError) as error:
+            frames = {name: _typed_frame(text) for name, text in _texts(folder).items()}
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{folder} holds no results that can be read: {error}") from error
         frames["trials"] = frames["trials"].assign(run_id="")
         vars(self).update(folder=folder, search_facts=facts, metadata=card, **frames)
@@ -277,7 +260,7 @@ def _texts(folder: Path) -> dict[str, pd.DataFrame]:
     trials = _as_text(folder / "trials.csv")
     constants = folder / "constants.json"
     if constants.is_file():  # earlier releases have every column
-        read = TypeAdapter(_Constants).validate_json(constants.read_bytes())
+        read = json.loads(constants.read_bytes())
         held = {
             column: [read["arms"][arm].get(column, "") for arm in trials["arm"]]
             for column in read["columns"]
@@ -297,19 +280,24 @@ def _texts(folder: Path) -> dict[str, pd.DataFrame]:
     return found
 
 
-def _typed(text: pd.DataFrame) -> pd.DataFrame:
-    """Numbers as they were written, to the last bit; what is empty is NaN but in `_TEXT`."""
-    words = [name for name in text if name in _TEXT]
-    typed = pd.read_csv(
-        io.StringIO(_csv(text)),
-        dtype=dict.fromkeys(words, str),
-        keep_default_na=False,
-        na_values={name: [""] for name in text if name not in words},
-        float_precision="round_trip",
-        low_memory=False,
-    )
-    times = {c: pd.to_datetime(text[c], utc=True) for c in ("start", "end") if c in text}
-    return typed.assign(**times).copy()  # in one piece
+def _typed_frame(text: pd.DataFrame) -> pd.DataFrame:
+    typed = {c: text[c] if c in _TEXT else _typed(text[c]) for c in text}
+    typed |= {c: pd.to_datetime(text[c], utc=True) for c in ("start", "end") if c in text}
+    return pd.DataFrame(typed)
+
+
+def _typed(column: "pd.Series[str]") -> Any:
+    """Numbers as they were written, to the last bit, which not every reader of pandas gives."""
+    given = set(column) - {""}
+    if not given:
+        return math.nan
+    for kind in ({"True": True, "False": False}.__getitem__, int, float):
+        try:
+            known = {value: kind(value) for value in given}
+        except (KeyError, ValueError):
+            continue
+        return column.map({"": math.nan, **known}.get)
+    return column.map(lambda value: value or math.nan)
 
 
 def _as_text(csv: str | Path) -> pd.DataFrame:

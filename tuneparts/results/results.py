@@ -16,14 +16,15 @@ from tuneparts.search import frames, runs
 from tuneparts.search.artifacts import ArtifactStore
 from tuneparts.search.card import RunCard
 from tuneparts.search.events import TrialId
+from tuneparts.search.spec import Search
 from tuneparts.search.state import RunState, TrialRecord
 from tuneparts.search.storage import Folder
+from tuneparts.tracking import record
 
 if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from plotly.graph_objects import Figure
     from torch import nn
 
-    from tuneparts.search.spec import Search
     from tuneparts.training.learner import Learner
 
 _LONGEST_DESCRIPTION = 7000
@@ -63,7 +64,7 @@ class Results(RunData):
         return self.run.name
 
     @property
-    def search(self) -> "Search":
+    def search(self) -> Search:
         """The resolved search, as it was when the run began, or was last extended."""
         return self.run.search
 
@@ -85,19 +86,16 @@ class Results(RunData):
     @property
     def parent_run_id(self) -> str:
         """MLflow's id of the whole run; empty while the store has not answered."""
-        return self._tracked[0]
+        return self._tracked.parent or ""
 
     @property
     def run_ids(self) -> dict[TrialId, str]:
         """MLflow's id of each trial that the store has."""
-        return self._tracked[1]
+        return self._tracked.trials
 
     @cached_property
-    def _tracked(self) -> tuple[str, dict[TrialId, str]]:
-        from tuneparts.tracking import record
-
-        known = record.load(self.run.folder)
-        return ("", {}) if known is None else (known.parent or "", known.trials)
+    def _tracked(self) -> record.Record:
+        return record.load(self.run.folder) or record.Record(self.run.folder, key="")
 
     @cached_property
     def state(self) -> RunState:
@@ -130,20 +128,11 @@ class Results(RunData):
         """Reads the tables that trials left."""
         return ArtifactStore(Folder(self.run.storage)).find
 
-    @property
-    def sample_grids(self) -> tuple[sample_grid.SampleGrid, ...]:
-        """Examples under the augmentation that selected trials found."""
-        return self._samples[0]
-
-    @property
-    def sample_grids_note(self) -> str:
-        """Why there are no sample grids."""
-        return self._samples[1]
-
     @cached_property
-    def _samples(self) -> tuple[tuple[sample_grid.SampleGrid, ...], str]:
+    def sample_grids(self) -> tuple[sample_grid.SampleGrid, ...] | str:
+        """Examples under the augmentation that selected trials found, or why there are none."""
         if "samples" not in self.metadata.figures:
-            return (), ""
+            return ()
         return sample_grid.of(self.search, self.selected, has_run=self._has_run)
 
     def compare(

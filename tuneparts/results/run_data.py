@@ -38,10 +38,8 @@ class RunData:
     """One row per trial; see `frames.trials`."""
     steps: pd.DataFrame
     """One row per trial, metric and step (passes so far); see `frames.steps`."""
-    sample_grids: tuple[SampleGrid, ...] = ()
-    """Examples under the augmentation that selected trials found."""
-    sample_grids_note: str = ""
-    """Why there are no sample grids."""
+    sample_grids: tuple[SampleGrid, ...] | str = ()
+    """Examples under the augmentation that selected trials found, or why there are none."""
     schedules: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=SCHEDULE_COLUMNS))
     """Values that changed on the way of each trial; see `frames.schedules`."""
     drawn: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=DRAWN_COLUMNS))
