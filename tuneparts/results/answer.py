@@ -22,22 +22,15 @@ if TYPE_CHECKING:
 
 _MOST_NAMED = 3
 """Arms that are named where many cannot be told apart; the table has all of them."""
-_GAPS = {
-    "failed": "failed",
-    "missing": "missing",
-    "unfinished": "not finished",
-    "not_started": "not started",
-    "unscored": "without a validation score",
-}
+_GAPS = ("failed", "missing", "unfinished", "not_started", "unscored")
+_WORDS = {"unfinished": "not finished", "unscored": "without a validation score"}
 
 
 def answer(data: "RunData") -> str:
-    """The question of a search answered: the contrast that it declares, then the best arm.
-
-    There is one sentence on the best arm for each set of examples that arms are judged on.
-    """
+    """The contrast that a search declares, then the best arm on each set of examples."""
     metadata, summary = data.metadata, data.summary
     first = _contrast(data)
+    told = metadata.compare if first else ()
     groups: dict[str, list[ArmCard]] = {}
     for arm in metadata.arms:
         if arm.name not in metadata.references and arm.competes:
@@ -48,17 +41,12 @@ def answer(data: "RunData") -> str:
         # What failed in a reference arm is told too.
         shown = summary["arm"].isin([arm.name for arm in arms]) | (len(groups) <= 1)
         where = f"With {judged_on or 'the data as it is'}: " if len(groups) > 1 else ""
-        answers.append(
-            where + best(verdict, summary[shown], told=metadata.compare if first else ())
-        )
+        answers.append(where + best(verdict, summary[shown], told=told))
     return " ".join(answers)
 
 
 def _contrast(data: "RunData") -> str:
-    """State the contrast of a search; empty where it declares none or has no scores of it yet.
-
-    It is a difference, the number of trials that one run is worth, or the values that both found.
-    """
+    """State the contrast of a search; empty where it declares none or has no scores of it yet."""
     metadata, selected, metric = data.metadata, data.selected, data.answer_metric
     if not metadata.compare or not all(by_seed(selected, a, metric) for a in metadata.compare):
         return ""
@@ -73,14 +61,10 @@ def _contrast(data: "RunData") -> str:
     parts = [part[0].upper() + part[1:] for part in parts if part]
     found = data.compared([(one, other)], metric, metadata.within)
     parts.append(difference(found[0], metric))
-    scores = {name: by_seed(selected, name, metric) for name in metadata.references}
-    decimals = schema.lookup(metric).decimals
-    if shown := [
-        f"{name} {number(estimate(list(own.values())).mean, decimals)}"
-        for name, own in scores.items()
-        if own
-    ]:
-        parts.append(f"for reference: {', '.join(shown)}")
+    means, decimals = data.summary.set_index("arm")[metric].dropna(), schema.lookup(metric).decimals
+    known = [name for name in metadata.references if name in means]
+    if shown := ", ".join(f"{name} {number(means[name], decimals)}" for name in known):
+        parts.append(f"for reference: {shown}")
     return "; ".join(parts) + "."
 
 
@@ -122,8 +106,7 @@ def _found(data: "RunData", name: str) -> str:
 def best(verdict: Verdict, summary: pd.DataFrame, *, told: Collection[str] = ()) -> str:
     """Say which arm is best, how far ahead of the next one, at what cost, and what failed.
 
-    `summary` has one row per arm (`select.summarise`). The difference of the two arms in `told` was
-    said already.
+    The difference of the two arms in `told` was said already.
     """
     by_arm = summary.set_index("arm")
     arms, metric = verdict.ranked, verdict.metric
@@ -135,7 +118,7 @@ def best(verdict: Verdict, summary: pd.DataFrame, *, told: Collection[str] = ())
     else:
         parts = [_comparison(by_arm, verdict, told)]
     # What is missing from the comparison, so that silence never looks like success.
-    counts = {words: int(summary[kind].sum()) for kind, words in _GAPS.items()}
+    counts = {_WORDS.get(kind, kind.replace("_", " ")): int(summary[kind].sum()) for kind in _GAPS}
     if missing := [f"{count} {words}" for words, count in counts.items() if count]:
         parts.append(f"of {int(summary['expected'].sum())} trials {', '.join(missing)}")
     if silent := summary["arm"][summary["seeds"] == 0].tolist():

@@ -230,17 +230,14 @@ class Published(Results):
 
     def __init__(self, folder: Path) -> None:
         try:
-            facts = json.loads((folder / "search.json").read_text("utf-8"))
+            search = json.loads((folder / "search.json").read_text("utf-8"))
             card = RunCard.from_json((folder / "metadata.json").read_text("utf-8"))
             frames = {name: _typed_frame(text) for name, text in _texts(folder).items()}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{folder} holds no results that can be read: {error}") from error
         frames["trials"] = frames["trials"].assign(run_id="")
-        vars(self).update(folder=folder, search_facts=facts, metadata=card, **frames)
-
-    @property
-    def name(self) -> str:
-        return self.folder.name
+        facts = {"folder": folder, "name": folder.name, "search_facts": search, "metadata": card}
+        vars(self).update(facts | frames)
 
     @property
     def run(self) -> runs.Run:  # type: ignore[override]

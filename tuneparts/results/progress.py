@@ -32,8 +32,7 @@ def arms(metadata: RunCard, trials: pd.DataFrame) -> pd.DataFrame:
     """Count the trials of each arm: one row per arm with `COLUMNS`.
 
     `fraction` is the share of the arm's passes that is done: a trial that ended early counts as
-    whole, and where the budget varies from trial to trial (0) only ended ones count. `best` is the
-    best selection score so far.
+    whole, and where the budget varies (0) only ended ones count. `best` is by the metric.
     """
     rows = []
     metric = schema.lookup(metadata.metric) if metadata.metric else None
@@ -79,12 +78,7 @@ def seconds_left(part: float, spent: float) -> float | None:
 
 
 def clock(seconds: float) -> str:
-    """Write seconds as a clock does.
-
-    Example:
-        >>> clock(3723), clock(123)
-        ('1:02:03', '2:03')
-    """
+    """Write seconds as a clock does: `2:03`, `1:02:03`."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
@@ -108,9 +102,8 @@ class LiveView:
     """Observes a search and draws its state.
 
     On a terminal it is redrawn twice a second, at most as high as the terminal: where there are
-    more arms than lines, those at work are shown and the others are counted. Elsewhere (a pipe, a
-    log, a notebook) a line is printed for each tenth of the work. `starting` says what happens
-    until the first trial runs, as in `starting Ray`.
+    more arms than lines, those at work are shown and the others are counted. Elsewhere a line is
+    printed for each tenth of the work. `starting` is shown until the first trial runs.
     """
 
     def __init__(self, search: Any, console: Console, *, starting: str = "starting") -> None:
@@ -132,10 +125,7 @@ class LiveView:
         )
 
     def watch(self, at_work: Callable[[], Mapping[str, int]]) -> None:
-        """Ask from now on how many trials of each arm workers have.
-
-        Events alone do not say that a trial waits at a rung.
-        """
+        """Ask how many trials of each arm workers have: events do not say that one waits."""
         self._at_work = at_work
 
     def __enter__(self) -> "LiveView":
@@ -172,7 +162,6 @@ class LiveView:
                 self._print(", ".join(self._lines()))
 
     def _open_passes(self, trial: TrialId) -> int:
-        """Passes of a trial that has not ended, at most its budget."""
         record = self._state.trials.get(trial)
         if record is None or record.end is not None or record.last is None:
             return 0
@@ -238,8 +227,7 @@ class LiveView:
         room = _BAR if self._console.width >= _ROOMY else _BAR // 3
         for name in names:
             arm, part = self._arms[name], self._share(name)
-            done = round(room * part)
-            bar = f"{'━' * done}{'─' * (room - done)} {_percent(part)}"
+            bar = f"{'━' * round(room * part):─<{room}} {_percent(part)}"
             ended = f"{self._count([name], 'finished')}/{arm.total}"
             stopped, failed = (self._count([name], one) or "" for one in ("stopped", "failed"))
             at_work = (self._running(name) or "", self._waiting(name) or "")
@@ -283,5 +271,4 @@ class LiveView:
 
 
 def _percent(fraction: float) -> str:
-    """Whole per cent, rounded down: only what is over is 100 %."""
-    return f"{int(100 * fraction + 1e-9):3d} %"
+    return f"{int(100 * fraction + 1e-9):3d} %"  # rounded down: only what is over is 100 %

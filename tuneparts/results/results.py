@@ -52,16 +52,12 @@ class Results(RunData):
     A run that goes on needs a new object: this one shows the journal as it was first read.
     """
 
-    def __init__(self, run: runs.Run, *, has_run: bool = False) -> None:
-        vars(self).update(run=run, _has_run=has_run)
-
     run: runs.Run
+    name: str
     _has_run: bool
 
-    @property
-    def name(self) -> str:
-        """Of the run."""
-        return self.run.name
+    def __init__(self, run: runs.Run, *, has_run: bool = False) -> None:
+        vars(self).update(run=run, name=run.name, _has_run=has_run)
 
     @property
     def search(self) -> Search:
@@ -173,22 +169,17 @@ class Results(RunData):
         """The arm whose selected trials have the best mean score by the search's metric.
 
         Test scores have no say. An arm without the metric, such as one that trains on all the
-        data, cannot be the best. A DataMissingError where no arm has the metric yet.
+        data, cannot be the best.
         """
         metric = self.metadata.metric
-        arms = self.verdict(metric).ranked
-        if not arms:
-            raise DataMissingError(
-                f"no finished trial of {self.name} has reported {metric}, which says what the best "
-                "arm is. Name an arm."
-            )
-        return arms[0]
+        if arms := self.verdict(metric).ranked:
+            return arms[0]
+        raise DataMissingError(
+            f"no finished trial of {self.name} has reported {metric}. Name an arm."
+        )
 
     def selected_trial(self, arm: str, seed: int | None = None) -> TrialId:
-        """The trial that stands for an arm, of its first seed by default.
-
-        An UnknownNameError where the arm has no selected trial.
-        """
+        """The trial that stands for an arm, of its first seed by default."""
         rows = self.selected if seed is None else self.selected[self.selected["seed"] == seed]
         own = rows[rows["arm"] == arm]
         if own.empty:
@@ -201,10 +192,7 @@ class Results(RunData):
         return self.selected[self.selected["arm"] == arm].set_index("seed")
 
     def figure(self, request: str) -> "Figure":
-        """A figure of the report, such as `accuracy` or `accuracy:val/nll`.
-
-        A DataMissingError where the run has nothing that the figure could show.
-        """
+        """A figure of the report, such as `accuracy` or `accuracy:val/nll`."""
         from tuneparts.results.figures.drawing import Note
         from tuneparts.results.figures.gallery import draw
 
@@ -228,17 +216,11 @@ class Results(RunData):
         return atomic.inside(self.run.folder, self.run.folder / "report" / "figures").parent
 
     def net(self, arm: str, seed: int | None = None) -> "nn.Module":
-        """The trained net of an arm's selected trial, from inputs as the data holds them to logits.
-
-        Of the first replicate when `seed` is None.
-        """
+        """The trained net of a `selected_trial`, from inputs as the data holds them to logits."""
         return self.learner(self.selected_trial(arm, seed)).final_module()
 
     def keep_model(self, trial: TrialId) -> str:
-        """Log the final net of a trial to its MLflow run, unless it is there; returns its URI.
-
-        A DataMissingError where MLflow does not know the trial yet, or its last state is gone.
-        """
+        """Log the final net of a trial to its MLflow run, unless it is there; returns its URI."""
         import numpy as np
 
         from tuneparts.executors.worker import trial_data
@@ -247,12 +229,8 @@ class Results(RunData):
         uri = store.resolve(settings.current().tracking_uri)
         run_id = self.run_ids.get(trial)
         if run_id is None:
-            raise DataMissingError(
-                f"{trial} has no MLflow run yet that could hold its model. Send it with "
-                f"`tuneparts sync {self.run.name}`."
-            )
-        found = models.logged(uri, run_id)
-        if found is not None:
+            raise DataMissingError(f"{trial} is not in MLflow yet: `tuneparts sync {self.name}`.")
+        if (found := models.logged(uri, run_id)) is not None:
             return found
         code = self.run.folder / "code"
         with self.run.code.importable():
@@ -263,7 +241,7 @@ class Results(RunData):
             return models.log(uri, run_id, module, example, code=brought)
 
     def learner(self, trial: TrialId) -> "Learner":
-        """A trial's learner in its last state, on the CPU; a DataMissingError where it is gone."""
+        """A trial's learner in its last state, on the CPU."""
         from tuneparts.executors.worker import restore_learner
 
         config = self._record(trial).config

@@ -5,6 +5,7 @@ Every part is computed once, when it is first asked for.
 
 import io
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,7 +27,7 @@ from tuneparts.search.frames import DRAWN_COLUMNS, SCHEDULE_COLUMNS, STEP_COLUMN
 
 ArtifactReader: TypeAlias = Callable[[str, str], str | None]
 """Returns the CSV text of a table that a trial left, given (trial, name); None if there is none."""
-_COSTS = ("passes", "weight_steps", "seconds")
+_COST = re.compile(r"\s*(?:cost/)?(passes|weight_steps|seconds)\s*=\s*(\d+\.?\d*(?:e\d+)?)\s*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,10 +122,7 @@ class RunData:
     def compared(
         self, pairs: Sequence[tuple[str, str]], metric: str, within: float | None = None
     ) -> list[Comparison]:
-        """Verdicts on pairs of arms, adjusted for each other, over the selected trials.
-
-        The metric has a direction; `within` is a margin of equivalence in its units.
-        """
+        """Verdicts on pairs of arms, adjusted for each other, over the selected trials."""
         scores = self._scores(pairs, metric, within)
         found = compare.verdicts(scores, pairs, metric=metric, within=within)
         for i, pair in enumerate(pairs):
@@ -210,10 +208,9 @@ class RunData:
     def at(self, cost: str, *, needs: str) -> "RunData":
         """The run as if every trial had been read at its last report of at most so much of a cost.
 
-        A method that takes two passes for each update of its weights has made half as many updates
-        at equal passes; at `weight_steps=1200` it is compared with others at equal updates. Trials
-        are selected anew, by what validation said at that report. What a trial reports at its end
-        only is missing. Of the metrics, `needs` must be reported on the way.
+        At `weight_steps=1200` methods that take different numbers of passes for an update of the
+        weights are compared at equal updates. Trials are selected anew, by what validation said at
+        that report; what a trial reports at its end only, which `needs` cannot be, is missing.
         """
         name, count = _parse_cost(cost)
         run, reports = self.metadata.name, pd.DataFrame()
@@ -246,8 +243,7 @@ class RunData:
         """Write the report into a folder: page, tables, figures and metadata.
 
         Only `report.html` holds plotly's code, packed (2 MB), so that the page can be mailed and
-        the folder stays small. Returns the path of each file by its name relative to the folder;
-        there are figures/<name>.json and .csv for each figure that has data.
+        the folder stays small. Returns the path of each file by its name relative to the folder.
         """
         from tuneparts.results.figures.drawing import Drawing
         from tuneparts.results.figures.gallery import draw
@@ -272,24 +268,14 @@ class RunData:
 
 
 def _parse_cost(text: str) -> tuple[str, float]:
-    """Read a cost and a count.
-
-    Example:
-        >>> _parse_cost("weight_steps=1200")
-        ('cost/weight_steps', 1200.0)
-    """
-    name, _, count = text.partition("=")
-    name = name.strip().removeprefix("cost/")
-    try:
-        value = float(count)
-    except ValueError:
-        value = -1.0
-    if name not in _COSTS or not 0 < value < float("inf"):
+    """Read a cost and a count: `weight_steps=1200` is ("cost/weight_steps", 1200.0)."""
+    match = _COST.fullmatch(text)
+    if match is None or not float(match[2]):
         raise ConfigError(
-            f"`{text}`: a cost is written as `NAME=COUNT` with one of {', '.join(_COSTS)} and a "
-            "count above 0, as in weight_steps=1200."
+            f"`{text}`: a cost is written as `NAME=COUNT` with passes, weight_steps or seconds and "
+            "a count above 0, as in weight_steps=1200."
         )
-    return f"cost/{name}", value
+    return f"cost/{match[1]}", float(match[2])
 
 
 def cost_note(found: RunData, arms: Sequence[str], at: str) -> str:

@@ -14,7 +14,7 @@ from tuneparts.core import schema, selection
 from tuneparts.core.errors import ConfigError, DataError, printable
 from tuneparts.methods.catalog import TABLES
 from tuneparts.results.statistics import estimate
-from tuneparts.search.card import ArmCard, RunCard
+from tuneparts.search.card import RunCard
 from tuneparts.search.frames import NOT_STARTED
 
 OUTCOMES = ("finished", "stopped", "failed")
@@ -81,14 +81,9 @@ def summarise(
 ) -> pd.DataFrame:
     """Aggregate the trials of a run to one row per arm, in the order of the search.
 
-    `selected` is what `select` gave for the same trials, where it was called already.
-
-    Columns: arm, method, follows, seeds and seeds_expected (with a selected trial; planned),
-    expected, finished, stopped, failed, unfinished, missing, not_started, unscored (counts of
-    trials), first_error, passes and seconds (mean over seeds of what all trials of a seed cost),
-    the same with `_with_leader`, the costs of methods' own tables, and for each metric its mean
-    over seeds under the schema name, with the standard error under `<name>:se` and the number of
-    seeds under `<name>:n`.
+    Costs such as `passes` are the mean over seeds of what all trials of a seed cost, also with
+    those of leaders. A metric has its mean over seeds under the schema name, the standard error
+    under `<name>:se` and the number of seeds under `<name>:n`. `selected` is what `select` gave.
     """
     chosen = select(trials, metadata) if selected is None else selected
     metrics = reported(trials, metadata)
@@ -97,7 +92,13 @@ def summarise(
     for arm in metadata.arms:
         own = trials[trials["arm"] == arm.name]
         picked = chosen[chosen["arm"] == arm.name]
-        failed = own[own["outcome"] == "failed"].sort_values(["seed", "index"])
+        outcome, present = own["outcome"], own["seed"].value_counts()
+        absent = {s: max(0, arm.trials_per_seed - int(present.get(s, 0))) for s in arm.seeds}
+        stopped = {stop.seed for stop in metadata.stops if stop.arm == arm.name}
+        not_started = outcome == NOT_STARTED
+        unscored = column(own[outcome == "finished"], metadata.metric).isna()
+        needs_metric = arm.trials_per_seed > 1 and metadata.metric != ""
+        failed = own[outcome == "failed"].sort_values(["seed", "index"])
         errors = [printable(str(text)) for text in failed["error"].fillna("") if str(text)]
         row: dict[str, object] = {
             "arm": arm.name,
@@ -105,7 +106,12 @@ def summarise(
             "follows": arm.follows or "",
             "seeds": len(picked),
             "seeds_expected": len(arm.seeds),
-            **_counts(own, arm, metadata),
+            "expected": arm.num_expected,
+            **{kind: int((outcome == kind).sum()) for kind in OUTCOMES},
+            "unfinished": int((~outcome.isin(OUTCOMES) & ~not_started).sum()),
+            "missing": sum(count for seed, count in absent.items() if seed not in stopped),
+            "not_started": int(not_started.sum()) + sum(absent[seed] for seed in stopped),
+            "unscored": int(unscored.sum()) if needs_metric else 0,
             "first_error": errors[0] if errors else "",
         }
         paying = [arm.name, *metadata.leaders(arm.name)]
@@ -140,8 +146,7 @@ def reported(trials: pd.DataFrame, metadata: RunCard) -> list[str]:
 def seed_cost(trials: pd.DataFrame, arms: Iterable[str], cost: str) -> float:
     """Return the mean over seeds of what all trials of a seed cost, summed over the arms.
 
-    Stopped and failed trials count with what they reported before they ended; a seed of which
-    no trial exists yet is left out of the mean. NaN when an arm has no trials.
+    A seed of which no trial exists yet is left out. NaN when an arm has no trials.
     """
     total = 0.0
     for arm in arms:
@@ -162,28 +167,8 @@ def check(trials: pd.DataFrame, metadata: RunCard) -> None:
         raise DataError(f"arm `{arm}` seed {seed} index {index} has several rows instead of one.")
 
 
-def _counts(own: pd.DataFrame, arm: ArmCard, metadata: RunCard) -> dict[str, int]:
-    present = own["seed"].value_counts()
-    absent = {seed: max(0, arm.trials_per_seed - int(present.get(seed, 0))) for seed in arm.seeds}
-    stopped = {stop.seed for stop in metadata.stops if stop.arm == arm.name}
-    not_started = own["outcome"] == NOT_STARTED
-    unscored = column(own[own["outcome"] == "finished"], metadata.metric).isna()
-    needs_metric = arm.trials_per_seed > 1 and metadata.metric != ""
-    return {
-        "expected": arm.num_expected,
-        **{outcome: int((own["outcome"] == outcome).sum()) for outcome in OUTCOMES},
-        "unfinished": int((~own["outcome"].isin(OUTCOMES) & ~not_started).sum()),
-        "missing": sum(count for seed, count in absent.items() if seed not in stopped),
-        "not_started": int(not_started.sum()) + sum(absent[seed] for seed in stopped),
-        "unscored": int(unscored.sum()) if needs_metric else 0,
-    }
-
-
 def members(trials: pd.DataFrame, metadata: RunCard) -> pd.DataFrame:
-    """The finished trials that have all objectives, with `on_front` of their arm and seed.
-
-    Columns: arm, seed, index, trial, the objectives, `cost/passes` and on_front.
-    """
+    """The finished trials that have all objectives, with `on_front` of their arm and seed."""
     names = list(metadata.objectives)
     finished = trials[trials["outcome"] == "finished"]
     values = {name: column(finished, name) for name in [*names, "cost/passes"]}
