@@ -100,17 +100,6 @@ def is_up(metric: str) -> bool:
     return schema.lookup(metric).direction is schema.Direction.UP
 
 
-def judge(
-    scores: Mapping[str, Mapping[int, float]], metric: str, *, is_one_task: bool = True
-) -> Verdict:
-    """Compare the best arm by a metric with all others, by their scores of each seed."""
-    means = {arm: estimate(list(own.values())).mean for arm, own in scores.items() if own}
-    ranked = sorted(means, key=lambda name: -means[name] if is_up(metric) else means[name])
-    pairs = [(ranked[0], name) for name in ranked[1:]] if is_one_task else []
-    found = verdicts(scores, pairs, metric=metric, jointly=True)
-    return Verdict(metric, tuple(ranked), {one.other: one for one in found})
-
-
 def verdicts(
     scores: Mapping[str, Mapping[int, float]],
     pairs: Sequence[tuple[str, str]],

@@ -53,10 +53,10 @@ def page(run_data: RunData, drawings: Mapping[str, Drawing | Note]) -> str:
     header = {"kind": title, "heading": metadata.question, "answer": run_data.answer}
     summary = _base64(to_csv(run_data.summary, metadata))
     sections = [
-        *(_table(f"table-{_slug(table)}", table) for table in run_data.tables),
+        *(_table(table, "table-") for table in run_data.tables),
         {"kind": "download", "name": "table.csv", "csv": summary},
         _arms(run_data),
-        *(_table(f"verdict-{_slug(table)}", table) for table in run_data.comparisons),
+        *(_table(table, "verdict-") for table in run_data.comparisons),
         *(_figure(name, drawing) for name, drawing in drawings.items()),
         *_ends(run_data),
     ]
@@ -70,17 +70,12 @@ def figure_page(drawing: Drawing) -> str:
 
 def benchmark_page(table: rendering.Table) -> str:
     """Return the page of a benchmark: its table."""
-    scores = _table("scores", table) | {"heading": "Scores"}
+    scores = _table(table) | {"id": "scores", "heading": "Scores"}
     return _render(table.heading, [scores], header={"heading": table.heading})
 
 
 def address(request: str) -> str:
-    """Return the name that a figure has in addresses and file names.
-
-    Example:
-        >>> address("accuracy:test/nll")
-        'accuracy-test-nll'
-    """
+    """Return the name of a figure in addresses and files; `accuracy-test-nll`, for instance."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", request)
 
 
@@ -121,12 +116,8 @@ def _base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def _slug(table: rendering.Table) -> str:
-    return address(table.heading).lower()
-
-
-def _table(name: str, table: rendering.Table) -> _Section:
-    html = Markup(rendering.to_html(table))
+def _table(table: rendering.Table, prefix: str = "") -> _Section:
+    name, html = f"{prefix}{address(table.heading).lower()}", Markup(rendering.to_html(table))
     return {"kind": "table", "id": name, "heading": table.heading, "table": html}
 
 
@@ -140,25 +131,21 @@ def _arms(run_data: RunData) -> _Section:
     prose = ["what it is", "what its trials draw"]
     numbers = ["trials per replicate", "passes per trial", "replicates"]
     table = rendering.Table.of_rows(["arm", *prose, *numbers], rows, prose=prose, numbers=numbers)
-    section = _table("arms", table)
-    return section | {"heading": "The arms", "table": _code(section["table"])}
+    html = _code(rendering.to_html(table))
+    return {"kind": "table", "id": "arms", "heading": "The arms", "table": html}
 
 
 def _figure(name: str, drawing: Drawing | Note) -> _Section:
     if isinstance(drawing, Note):
         return {"kind": "missing", "id": name, "heading": drawing.title, "text": drawing.text}
-    figure = drawing.figure
     return {
         "kind": "figure",
         "id": name,
         "heading": drawing.title,
-        "caption": drawing.caption,
+        "drawing": drawing,
         # Inside a script element only "<" could end it or open a comment.
-        "json": Markup(figure.to_json().replace("<", "\\u003c")),
+        "json": Markup(drawing.figure.to_json().replace("<", "\\u003c")),
         "csv": _base64(drawing.data.to_csv(index=False, lineterminator="\n")),
-        "height": int(figure.layout.height),
-        "min_width": drawing.min_width,
-        "hides_arms": any(trace.visible == "legendonly" for trace in figure.data),
     }
 
 

@@ -21,7 +21,7 @@ from tuneparts.results.compare import Comparison, Decision, Verdict
 from tuneparts.results.rendering import Table
 from tuneparts.results.sample_grid import SampleGrid
 from tuneparts.results.select import by_seed, column, members, select, summarise
-from tuneparts.results.statistics import Worth, worth
+from tuneparts.results.statistics import Worth, estimate, worth
 from tuneparts.search.card import ArmCard, RunCard
 from tuneparts.search.frames import DRAWN_COLUMNS, SCHEDULE_COLUMNS, STEP_COLUMNS
 
@@ -114,10 +114,14 @@ class RunData:
         """The best arm by a metric of the selected trials compared with all others."""
         arms = self.metadata.arms if arms is None else arms
         scores = {arm.name: by_seed(self.selected, arm.name, metric) for arm in arms}
-        # Scores on different examples are no comparison, so no arm wins.
-        is_one_task = len({arm.judged_on for arm in arms if scores[arm.name]}) <= 1
+        means = {arm: estimate(list(own.values())).mean for arm, own in scores.items() if own}
         with schema.using(*self.metadata.metrics):
-            return compare.judge(scores, metric, is_one_task=is_one_task)
+            ranked = sorted(means, key=lambda arm: means[arm], reverse=compare.is_up(metric))
+            # Scores on different examples are no comparison, so no arm wins.
+            is_one_task = len({arm.judged_on for arm in arms if arm.name in means}) <= 1
+            pairs = [(ranked[0], name) for name in ranked[1:]] if is_one_task else []
+            found = compare.verdicts(scores, pairs, metric=metric, jointly=True)
+        return Verdict(metric, tuple(ranked), {one.other: one for one in found})
 
     def compared(
         self, pairs: Sequence[tuple[str, str]], metric: str, within: float | None = None
