@@ -1,7 +1,6 @@
-"""The question of a search answered in computed sentences, with their uncertainty.
+"""The question of a search answered in sentences, computed from the comparisons of `compare`.
 
-An arm is called ahead of another only where the interval of their difference leaves out zero; the
-comparisons are those of `compare`.
+An arm is called ahead of another only where the interval of their difference leaves out zero.
 """
 
 import math

@@ -1,12 +1,10 @@
 """Which arms are better, worse or equivalent; `answer` says it in sentences.
 
-All comparisons are differences of scores over replicates, paired over seeds; they differ in what
-holds jointly. Pairs that are asked for together are adjusted by the step-down rule of Holm (1979),
-so that any of them is wrong in at most 5 % of cases; each interval has the level at which its own
-comparison was decided, so that it excludes zero exactly where a difference is told. The contrast
-that a search declares before it runs is a family of one. "Equivalent" is said where two one-sided
-tests show that the difference lies within the margin (Schuirmann 1987), never because a difference
-was not found.
+All comparisons are differences of scores over replicates, paired over seeds. Pairs that are asked
+for together are adjusted by the step-down rule of Holm (1979), so that any of them is wrong in at
+most 5 % of cases; each interval has the level at which its own comparison was decided, so that it
+excludes zero exactly where a difference is told. "Equivalent" is said where two one-sided tests
+show that the difference lies within the margin (Schuirmann 1987), never because none was found.
 
 Which arm is the best is known only after seeing the scores, so all comparisons with it hold at
 95 % jointly: each interval has level 1 - 0.05 / (arms - 1). That covers the choice of the best
@@ -108,10 +106,7 @@ def verdicts(
     within: float | None = None,
     jointly: bool = False,
 ) -> list[Comparison]:
-    """Compare pairs of arms, adjusted for each other, by their scores of each seed.
-
-    Where they hold `jointly`, intervals have Bonferroni's level, else that of `holm`.
-    """
+    """Compare pairs of arms by their scores of each seed; intervals of all may hold `jointly`."""
     gaps = [contrast(scores[one], scores[other]) for one, other in pairs]
     p_different, p_same = [1.0] * len(pairs), [1.0] * len(pairs)
     for i, gap in enumerate(gaps):

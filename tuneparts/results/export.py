@@ -1,10 +1,8 @@
 """A run as files: an Optuna storage, CSV, Parquet, or results to publish.
 
-Published results are a few small files that anyone can keep, read and check: the resolved search,
-one row per trial, the steps where they are small, and where all of it comes from. Tables, figures
-and verdicts are made from these files alone, without the journal, the checkpoints or MLflow. What
-is the same in all trials of each arm is written once, into `constants.json`, and a row of steps
-names its trial and nothing else of it; reading puts both back.
+Published results are a few small files from which tables, figures and verdicts are made without the
+journal, the checkpoints or MLflow. What is the same in all trials of each arm is written once, into
+`constants.json`, and a row of steps names its trial and nothing else of it; reading puts both back.
 """
 
 import io
@@ -193,11 +191,7 @@ def _publish(data: Results, folder: Path) -> list[Path]:
 
 
 def _steps(data: RunData) -> pd.DataFrame:
-    """As many steps as fit.
-
-    All; or those of selected trials, from which figures are drawn; or scores and costs of all
-    trials; or the same of selected ones.
-    """
+    """As many as fit: all, of selected trials, scores and costs of all, or of selected trials."""
     steps = data.steps
     chosen = steps["trial"].isin(data.selected["trial"])
     scores = {data.answer_metric, data.metadata.metric, "cost/weight_steps", "cost/seconds"}

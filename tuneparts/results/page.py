@@ -39,11 +39,7 @@ _Section: TypeAlias = dict[str, Any]
 
 
 def page(run_data: RunData, drawings: Mapping[str, Drawing | Note]) -> str:
-    """Return the whole page as text; the same run data gives the same text.
-
-    `report.html#accuracy` opens it at a figure, and `report.html?figure=accuracy` shows that
-    figure alone. The figures are given in their order, each under its name in the address.
-    """
+    """Return the page as text; `report.html?figure=accuracy` shows one of the figures alone."""
     metadata, trials = run_data.metadata, run_data.trials
     facts = dict(metadata.facts)
     if {"start", "end"} <= set(trials) and trials["end"].notna().any():

@@ -104,8 +104,7 @@ def interquartile_mean(scores_NA: Floats) -> Floats:
 def collect(runs: Runs, metric: str, *, against: str | None = None) -> Benchmark:
     """Bring runs together: the arms that all have, on one scale where references allow it.
 
-    Tasks have names of their own. `against` is None for the second of the two arms that the
-    searches compare, where it is the same in all of them.
+    `against` is by default the second of the two arms that all the searches compare.
     """
     if not runs:
         raise ConfigError("a benchmark has at least one task, but got none. Name a run.")

@@ -1,9 +1,8 @@
 """A table of text, and its renderings for the terminal, Markdown, LaTeX and HTML.
 
-All tables that the project prints go through here, those of reports as well as those of verbs such
-as `tuneparts data`. No rendering ever cuts a name, a number or a path. Where a terminal is too
-narrow, columns of detail are left out and named below the table; the others continue in a second
-block below the first; and where not even two columns fit, each row becomes a list of its cells.
+No rendering ever cuts a name, a number or a path. Where a terminal is too narrow, columns of detail
+are left out and named below the table; the others continue in a second block below the first; and
+where not even two columns fit, each row becomes a list of its cells.
 """
 
 import re
@@ -72,9 +71,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of equal length under a heading, with notes to be read beside them.
-
-    The first column names the rows.
+    """Columns of equal length under a heading, with notes; the first column names the rows.
 
     Example:
         >>> table = Table.of_rows(["arm", "trials"], [["random", 8]], numbers=["trials"])
@@ -103,11 +100,7 @@ class Table:
         details: Mapping[str, int] | None = None,
         notes: Sequence[str] = (),
     ) -> "Table":
-        """Build a table from rows of values.
-
-        `numbers` and `prose` name the columns that are set to the right, and those whose cells may
-        break between words; `details` has `Column.detail` by header.
-        """
+        """Build a table from rows of values; cells of `prose` may break between words."""
         cells = [[one if isinstance(one, str) else str(one) for one in row] for row in rows]
         columns = (
             Column(
@@ -124,9 +117,8 @@ class Table:
     @property
     def title(self) -> str:
         """The heading, after the subject where there is one: `rotated_digits: hypers`."""
-        if not self.subject:
-            return self.heading
-        return f"{self.subject}: {self.heading[:1].lower()}{self.heading[1:]}"
+        below = f"{self.subject}: {self.heading[:1].lower()}{self.heading[1:]}"
+        return below if self.subject else self.heading
 
     @property
     def rows(self) -> list[tuple[str, ...]]:

@@ -68,10 +68,9 @@ class RunData:
 
     @cached_property
     def comparisons(self) -> tuple[Table, ...]:
-        """Verdicts on the contrast that the search declares, and on all other arms.
+        """Verdicts on the contrast that the search declares, and as a family on all other arms.
 
-        The contrast is a family of its own. The others are compared with its second arm, or where
-        none is declared with the arm that validation finds best, and adjusted for each other.
+        Those are compared with its second arm, or with the one that validation finds best.
         """
         metadata, metric, within = self.metadata, self.answer_metric, self.metadata.within
         scored = self.verdict(metric).ranked
@@ -200,10 +199,7 @@ class RunData:
 
     @property
     def front(self) -> pd.DataFrame:
-        """The trials on the Pareto front of their arm and seed; none where there is one objective.
-
-        Columns: arm, seed, index, trial, the objectives, `cost/passes`.
-        """
+        """The trials on the Pareto front of their arm and seed; none with one objective."""
         if not self.metadata.objectives:
             return pd.DataFrame()
         known = members(self.trials, self.metadata)
@@ -244,11 +240,7 @@ class RunData:
         return RunData(self.metadata, trials, self.steps)
 
     def write(self, folder: Path) -> dict[str, Path]:
-        """Write the report into a folder: page, tables, figures and metadata.
-
-        Only `report.html` holds plotly's code, packed (2 MB), so that the page can be mailed and
-        the folder stays small. Returns the path of each file by its name relative to the folder.
-        """
+        """Write the report into a folder: page, tables, figures and metadata, by relative path."""
         from tuneparts.results.figures.drawing import Drawing
         from tuneparts.results.figures.gallery import draw
         from tuneparts.results.page import address, page

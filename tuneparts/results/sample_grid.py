@@ -1,6 +1,4 @@
-"""Examples as a net sees them: each example beside draws of its augmentation.
-
-The draws are made by the very code that training used, at the hypers that the run reported.
+"""Examples as a net sees them: each beside draws of its augmentation, made by the code of training.
 
 Legend: E examples, D draws of each, C channels, H height, W width.
 """
@@ -47,8 +45,7 @@ class SampleGrid:
 def of(search: Search, selected: pd.DataFrame, *, has_run: bool) -> tuple[SampleGrid, ...] | str:
     """Make a grid for the first seed of every arm that augments images, or say why there is none.
 
-    An arm that follows another trains at its leader's hypers, and has no grid of its own. A data
-    function of one's own is called only by a process that `has_run` the search.
+    A data function of one's own is called only by a process that `has_run` the search.
     """
     found = []
     for arm in search.arms:

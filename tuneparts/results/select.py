@@ -144,10 +144,7 @@ def reported(trials: pd.DataFrame, metadata: RunCard) -> list[str]:
 
 
 def seed_cost(trials: pd.DataFrame, arms: Iterable[str], cost: str) -> float:
-    """Return the mean over seeds of what all trials of a seed cost, summed over the arms.
-
-    A seed of which no trial exists yet is left out. NaN when an arm has no trials.
-    """
+    """Return the mean over seeds of what all trials of a seed cost, summed over the arms."""
     total = 0.0
     for arm in arms:
         own = trials[trials["arm"] == arm]

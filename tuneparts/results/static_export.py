@@ -1,7 +1,6 @@
 """Figures as SVG files for papers, drawn by a headless Chromium where one is installed.
 
-Plotly draws in a browser and nowhere else. One start of the browser draws all figures of a
-report; without a browser there are no files, and each figure of the page still offers its SVG.
+Without a browser there are no files, and each figure of the page still offers its SVG.
 """
 
 import json
@@ -46,10 +45,7 @@ def browser() -> str | None:
 
 
 def write(folder: Path) -> dict[str, Path]:
-    """Draw every `figures/<name>.json` of a report as `figures/<name>.svg` beside it.
-
-    Returns the path by name relative to the folder; empty without a browser.
-    """
+    """Draw every `figures/<name>.json` of a report as `figures/<name>.svg` beside it."""
     sources = sorted((folder / "figures").glob("*.json"))
     figures = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sources}
     paths = {}

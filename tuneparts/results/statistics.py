@@ -45,15 +45,11 @@ def bounds(interval: Interval | None, prefix: str = "") -> dict[str, float | Non
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean, or a difference of two, from which Student's intervals and tests follow.
-
-    The standard error is NaN where too few values leave it undefined. `num` counts the values, of
-    two samples those of the smaller one.
-    """
+    """A mean, or a difference of two, from which Student's intervals and tests follow."""
 
     mean: float
-    se: float
-    num: int
+    se: float  # NaN where too few values leave it undefined
+    num: int  # values; of two samples those of the smaller one
     freedom: float
     is_paired: bool = True
 
@@ -93,11 +89,7 @@ def estimate(values: npt.ArrayLike) -> Estimate:
 
 
 def contrast(a: Mapping[int, float], b: Mapping[int, float]) -> Estimate:
-    """Compare two arms by their scores of each seed.
-
-    The differences are paired over seeds where the arms share at least two; else the error is that
-    of Welch (1947).
-    """
+    """Compare two arms by seed: paired if they share at least two, else by Welch's error (1947)."""
     shared = sorted(set(a) & set(b))
     if len(shared) >= 2:
         return estimate([a[seed] - b[seed] for seed in shared])
@@ -110,9 +102,9 @@ def contrast(a: Mapping[int, float], b: Mapping[int, float]) -> Estimate:
 
 
 def best_of_weights(num_trials: int) -> Floats:
-    """Return the probability that the trial ranked r is the best of n drawn without replacement.
+    """(N, N): probability that the trial ranked r (column) is the best of n (row n - 1) drawn.
 
-    (N, N): row n - 1, column r (0 the best); C(N - 1 - r, n - 1) / C(N, n) by recurrence.
+    Without replacement it is C(N - 1 - r, n - 1) / C(N, n), here by recurrence.
     """
     n = np.arange(1, num_trials + 1, dtype=float)
     weights = np.zeros((num_trials, num_trials))
@@ -165,16 +157,13 @@ def _by_rank(val: npt.ArrayLike, test: npt.ArrayLike, *, larger_is_better: bool 
 
 @dataclass(frozen=True)
 class Worth:
-    """How many trials match one run, with bounds at 95 %; None stands for more than were run.
-
-    Each of `num` replicates ran `most` trials; below three replicates the bounds are 1 and None.
-    """
+    """How many trials match one run, with bounds at 95 %; None stands for more than were run."""
 
     trials: int | None
     low: int | None
     high: int | None
-    most: int
-    num: int
+    most: int  # trials that each replicate ran
+    num: int  # replicates; below three the bounds are 1 and None
 
     @property
     def says(self) -> str:

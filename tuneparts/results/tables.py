@@ -1,7 +1,4 @@
-"""The tables of a report: scores and costs, hypers, schedules, and those that methods declare.
-
-`RunData.tables` builds them once for a run; `rendering` turns them into text.
-"""
+"""The tables of a report: scores and costs, hypers, schedules, and those that methods declare."""
 
 import math
 from collections.abc import Hashable, Mapping
@@ -43,12 +40,7 @@ def build(data: "RunData") -> tuple[Table, ...]:
 
 
 def label(name: str, *, arrow: bool = False) -> str:
-    """Return the name of a metric for people.
-
-    Example:
-        >>> label("test/accuracy", arrow=True), label("hyper/rotation")
-        ('test accuracy ↑', 'rotation (rad)')
-    """
+    """Return the name of a metric for people: `test accuracy ↑`, `rotation (rad)`."""
     metric = schema.lookup(name)
     family, quantity = name.split("/", 1)
     words = quantity if family in {"hyper", "cost"} else f"{family} {quantity}"
