@@ -119,7 +119,8 @@ def test_before_the_first_report_of_an_arm_there_is_nothing_to_compare(run: RunD
 
 def test_it_says_where_arms_were_read(run: RunData) -> None:
     found = run.at("weight_steps=250", needs="test/accuracy")
-    text = cost_note(found, list(ARMS), "weight_steps=250")
+    compared = found.compared([("alternating", "searched")], "test/accuracy")
+    text = cost_note(found, compared, "weight_steps=250")
     assert "at most 250 weight steps: alternating 200, searched 200." in text
 
 

@@ -136,11 +136,9 @@ def compare(
         facts = {"run": results.name, "metric": metric, "within": margin, "at": at}
         output.write(form, "comparisons", rows, **facts)
         return
-    heading = f"{results.metadata.name}: comparisons"
-    table = comparing.table(found, heading, metric=metric, within=margin)
+    table = comparing.table(found, f"{results.metadata.name}: comparisons", metric, margin)
     if at is not None:
-        arms = list(dict.fromkeys(name for one in found for name in (one.one, one.other)))
-        remark = cost_note(results.at(at, needs=metric), arms, at)
+        remark = cost_note(results.at(at, needs=metric), found, at)
         table = replace(table, notes=(*table.notes, remark))
     rendering.show(terminal(), table)
 

@@ -193,7 +193,7 @@ def decide(
 
 
 def table(
-    comparisons: Sequence[Comparison], heading: str, *, metric: str, within: float | None
+    comparisons: Sequence[Comparison], heading: str, metric: str, within: float | None
 ) -> Table:
     """The comparisons for people, one row each."""
     gap = f"+.{schema.lookup(metric).decimals}f"

@@ -163,7 +163,8 @@ class RunData:
         scores = {name: by_seed(self.selected, name, metric) for pair in pairs for name in pair}
         if silent := next((name for name, own in scores.items() if not own), None):
             raise ConfigError(
-                f"no selected trial of `{silent}` has `{metric}`. Choose another metric or arm."
+                "arms are compared by a metric that they have, but no selected trial of "
+                f"`{silent}` has `{metric}`. Choose another metric or arm."
             )
         return scores
 
@@ -274,11 +275,11 @@ def _parse_cost(text: str) -> tuple[str, float]:
     return f"cost/{match[1]}", float(match[2])
 
 
-def cost_note(found: RunData, arms: Sequence[str], at: str) -> str:
+def cost_note(data: RunData, compared: Sequence[Comparison], at: str) -> str:
     """A sentence on where each arm was read, and what that does not mean."""
-    chosen, (cost, count) = found.selected, _parse_cost(at)
+    chosen, (cost, count) = data.selected, _parse_cost(at)
     places = []
-    for arm in arms:
+    for arm in dict.fromkeys(name for pair in compared for name in (pair.one, pair.other)):
         counts = column(chosen[chosen["arm"] == arm], cost).dropna()
         ends = dict.fromkeys(f"{value:,.0f}" for value in (counts.min(), counts.max()))
         places.append(f"{arm} {' to '.join(ends)}")
