@@ -74,7 +74,7 @@ def telling(counts: Mapping[Hashable, int], *first: str) -> str:
 def table(built: Table) -> None:
     """Show a table of the report."""
     headers = [column.header for column in built.columns]
-    rows = [[cell.text for cell in row] for row in built.rows]
+    rows = [list(row) for row in built.rows]
     whole(pd.DataFrame(rows, columns=headers))
     st.caption(" ".join(built.notes))
 

@@ -10,7 +10,7 @@ from tuneparts.cli import doctor, estimate
 from tuneparts.cli.main import app
 from tuneparts.data import sets
 from tuneparts.methods import catalog
-from tuneparts.results.live import LiveView
+from tuneparts.results.progress import LiveView
 from tuneparts.search import load
 
 

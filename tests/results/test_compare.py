@@ -9,25 +9,32 @@ from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.results import compare
 from tuneparts.results.compare import confidence_sequence, decide, holm
 from tuneparts.results.rendering import NOTHING, to_markdown
-from tuneparts.search.card import ArmCard
+from tuneparts.results.run_data import RunData
+from tuneparts.search.card import ArmCard, RunCard
 
 ARMS = ("a", "b", "c")
 
 
-@pytest.fixture
-def search(metadata):
-    arms = tuple(ArmCard(arm, "standard", 1, tuple(range(9)), passes=1) for arm in ARMS)
-    return type(metadata)(**{**metadata.__dict__, "arms": arms})
+SEEDS = tuple(range(20))
 
 
 def selected(scores):
-    """A selected trial for each score; scores by arm, in the order of seeds."""
+    """A run with a trial for each score; scores by arm, in the order of seeds."""
     rows = [
-        {"arm": arm, "seed": seed, "test/accuracy": value, "test/nll": -value}
+        {"arm": arm, "seed": seed, "index": 0, "test/accuracy": value, "test/nll": -value}
         for arm, values in scores.items()
         for seed, value in enumerate(values)
     ]
-    return pd.DataFrame(rows)
+    return run_of(pd.DataFrame(rows).assign(outcome="finished", error=""))
+
+
+def run_of(trials):
+    arms = tuple(ArmCard(arm, "standard", 1, SEEDS, passes=1) for arm in ARMS)
+    return RunData(RunCard("s", "q", arms), trials, pd.DataFrame())
+
+
+def compared(data, pairs, metric="test/accuracy", within=None):
+    return data.compared(pairs, metric, within)
 
 
 def draws(seed, num=8, **means):
@@ -41,9 +48,9 @@ def one(found):
     return only
 
 
-def test_a_difference_is_that_of_the_paired_test(search):
+def test_a_difference_is_that_of_the_paired_test():
     scores = draws(0, a=0.9, b=0.88)
-    found = one(compare.compare(selected(scores), search, [("a", "b")], within=0.005))
+    found = one(compared(selected(scores), [("a", "b")], within=0.005))
     gap = scores["a"] - scores["b"]
     assert found.difference == pytest.approx(gap.mean())
     assert found.p_value == pytest.approx(stats.ttest_rel(scores["a"], scores["b"]).pvalue)
@@ -59,52 +66,52 @@ def test_a_difference_is_that_of_the_paired_test(search):
     assert found.verdict == "better"
 
 
-def test_where_less_is_better_the_smaller_one_is_better(search):
+def test_where_less_is_better_the_smaller_one_is_better():
     data = selected(draws(0, a=0.9, b=0.8))
-    better = compare.compare(data, search, [("a", "b"), ("b", "a")], metric="test/nll")
+    better = compared(data, [("a", "b"), ("b", "a")], metric="test/nll")
     assert [found.verdict for found in better] == ["better", "worse"]
     assert [found.improvement for found in better] == [1.0, 0.0]
 
 
-def test_no_difference_found_is_not_equivalence(search):
+def test_no_difference_found_is_not_equivalence():
     data = selected(draws(1, num=3, a=0.9, b=0.9))
-    found = one(compare.compare(data, search, [("a", "b")], within=0.001))
+    found = one(compared(data, [("a", "b")], within=0.001))
     assert found.verdict == "cannot tell"
-    wide = one(compare.compare(data, search, [("a", "b")], within=0.2))
+    wide = one(compared(data, [("a", "b")], within=0.2))
     assert wide.verdict == "equivalent within 0.2"
 
 
-def test_a_small_difference_can_be_shown_and_shown_to_be_small(search):
+def test_a_small_difference_can_be_shown_and_shown_to_be_small():
     scores = {"a": np.linspace(0.8, 0.9, 8), "b": np.linspace(0.8, 0.9, 8)}
     scores["a"] = scores["a"] + 0.002 + np.tile([1e-4, -1e-4], 4)
-    found = one(compare.compare(selected(scores), search, [("a", "b")], within=0.01))
+    found = one(compared(selected(scores), [("a", "b")], within=0.01))
     assert found.verdict == "better, by less than 0.01"
 
 
-def test_two_replicates_say_nothing(search):
+def test_two_replicates_say_nothing():
     data = selected({"a": [0.9, 0.91], "b": [0.1, 0.11]})
-    found = one(compare.compare(data, search, [("a", "b")], within=0.5))
+    found = one(compared(data, [("a", "b")], within=0.5))
     assert found.verdict == "two replicates say nothing"
     assert found.interval is None
     assert math.isnan(found.p_value)
     assert math.isnan(found.effect)
-    table = compare.table([found], search, metric="test/accuracy", within=0.5)
-    texts = {column.header: column.cells[0].text for column in table.columns}
+    table = compare.table([found], "s", metric="test/accuracy", within=0.5)
+    texts = {column.header: column.cells[0] for column in table.columns}
     assert texts["interval"] == texts["p"] == texts["p equivalent"] == texts["effect"] == NOTHING
     assert "a - b" in to_markdown([table])
 
 
-def test_equal_scores_are_equivalent(search):
+def test_equal_scores_are_equivalent():
     data = selected({"a": [0.5, 0.6, 0.7], "b": [0.5, 0.6, 0.7]})
-    found = one(compare.compare(data, search, [("a", "b")], within=0.01))
+    found = one(compared(data, [("a", "b")], within=0.01))
     assert (found.verdict, found.improvement) == ("equivalent within 0.01", 0.5)
     assert math.isnan(found.effect)
 
 
-def test_seeds_that_are_not_shared_are_compared_by_welch(search):
+def test_seeds_that_are_not_shared_are_compared_by_welch():
     data = selected({"a": [0.5, 0.6, 0.7], "b": [0.4, 0.45, 0.5]})
-    data.loc[data["arm"] == "b", "seed"] += 10
-    found = one(compare.compare(data, search, [("a", "b")]))
+    apart = data.trials.assign(seed=data.trials["seed"] + 10 * (data.trials["arm"] == "b"))
+    found = one(compared(run_of(apart), [("a", "b")]))
     assert not found.is_paired
     expected = stats.ttest_ind([0.5, 0.6, 0.7], [0.4, 0.45, 0.5], equal_var=False)
     assert found.p_value == pytest.approx(expected.pvalue)
@@ -158,10 +165,10 @@ def test_equivalence_is_said_in_at_most_five_per_cent_at_the_margin():
         ([("a", "b")], {"metric": "test/disagreement"}, ConfigError, "no direction"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(search, pairs, fields, error, message):
+def test_what_cannot_be_compared_is_refused(pairs, fields, error, message):
     data = selected(draws(0, a=0.9, b=0.88))
     with pytest.raises(error, match=message):
-        compare.compare(data, search, pairs, **fields)
+        compared(data, pairs, **fields)
 
 
 AT_MOST, SIMULATIONS = 20, 800
@@ -218,5 +225,6 @@ def test_few_values_say_nothing_and_a_margin_is_positive() -> None:
     assert confidence_sequence([0.1, 0.1001]).low == -math.inf
     assert decide([0.1]).verdict == ""
     assert decide([0.1, 0.11, 0.1, 0.12, 0.1, 0.11], is_up=False).verdict == "worse"
+    data = selected(draws(0, a=0.9, b=0.88))
     with pytest.raises(ConfigError, match="above 0"):
-        decide([0.1, 0.2], within=0.0)
+        data.decide(("a", "b"), within=0.0)

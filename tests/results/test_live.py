@@ -5,7 +5,7 @@ import time
 import pytest
 from rich.console import Console
 
-from tuneparts.results.live import LiveView
+from tuneparts.results.progress import LiveView
 from tuneparts.search import load
 from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.arm import Arm

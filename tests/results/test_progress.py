@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tuneparts.results import progress
+from tuneparts.search.card import ArmCard, RunCard
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -31,9 +32,12 @@ def test_open_trials_count_by_their_passes(trials, metadata):
     assert arms["fraction"]["random"] == 0
 
 
-def test_without_a_budget_only_ended_trials_count():
-    assert progress.share([10.0, 20.0], 1, total=4, budget=0) == 1 / 4
-    assert progress.share([10.0, 50.0], 1, total=4, budget=20) == (1 + 0.5 + 1) / 4
+@pytest.mark.parametrize(("budget", "part"), [(0, 1 / 4), (20, (1 + 0.5 + 1) / 4)])
+def test_without_a_budget_only_ended_trials_count(budget, part):
+    metadata = RunCard("s", "q", (ArmCard("a", "m", 4, (0,), passes=budget),))
+    trials = pd.DataFrame({"arm": "a", "outcome": ["finished", "running", "running"]})
+    trials["cost/passes"] = [20.0, 10.0, 50.0]
+    assert progress.arms(metadata, trials)["fraction"].tolist() == [part]
 
 
 @settings(max_examples=60)

@@ -132,7 +132,7 @@ def test_what_an_arm_holds_is_written_once_and_read_back_to_the_letter(
     assert "param.method" in whole
     assert "param.method" not in written
     assert "param.x" in written  # drawn by one arm, held by the other
-    again = published._texts()  # type: ignore[attr-defined]
+    again = export._texts(tmp_path / "null")
     pd.testing.assert_frame_equal(again["trials"], whole)
     for name in ("steps", "drawn"):
         frame = getattr(results, name)

@@ -25,8 +25,8 @@ def run_data(scored):
 def of(*scores: list[list[float]], larger: bool = True, **fields: Any) -> Benchmark:
     arrays = tuple(np.array(one) for one in scores)
     names = tuple("abcdefghij"[: arrays[0].shape[1]])
-    tasks = tuple(f"t{i}" for i in range(len(arrays)))
-    return Benchmark(METRIC, tasks, names, arrays, larger_is_better=larger, **fields)
+    tasks = {f"t{i}": array for i, array in enumerate(arrays)}
+    return Benchmark(METRIC, names, tasks, larger_is_better=larger, **fields)
 
 
 def test_ranks_by_hand() -> None:
@@ -46,7 +46,7 @@ def test_scores_lie_between_the_references(run_data) -> None:
     found = collect([("one", run_data(scores, references=("none", "oracle")))], METRIC)
     assert found.references
     assert found.arms == ("a", "b")
-    np.testing.assert_allclose(found.scaled[0].mean(axis=0), [0.2, 0.8])
+    np.testing.assert_allclose(found.scaled["one"].mean(axis=0), [0.2, 0.8])
     raw = collect([("one", run_data({"a": 0.3, "b": 0.6}))], METRIC)
     assert not raw.references
 
@@ -58,7 +58,7 @@ def test_a_task_without_references_counts_by_rank_and_not_on_their_scale(run_dat
         ("two", run_data({"none": 0.1, "a": 0.6, "b": 0.3}, references=("none",))),
     ]
     found = collect(runs, METRIC)
-    assert found.scaled_tasks == ("one",)
+    assert list(found.scaled) == ["one"]
     alone = collect(runs[:1], METRIC)
     assert found.interquartile_means() == alone.interquartile_means()
     np.testing.assert_array_equal(found.ranks, [[2, 1], [1, 2]])

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from tuneparts.core.errors import ConfigError, DataMissingError
-from tuneparts.results import compare
 from tuneparts.results.run_data import RunData, cost_note
 from tuneparts.results.select import check
 from tuneparts.search.card import ArmCard, RunCard
@@ -115,12 +114,13 @@ def test_passes_need_no_column_of_their_own(run: RunData) -> None:
 def test_before_the_first_report_of_an_arm_there_is_nothing_to_compare(run: RunData) -> None:
     early = run.at("weight_steps=60", needs="test/accuracy")
     with pytest.raises(ConfigError, match="no selected trial of `searched`"):
-        compare.compare(early.selected, run.metadata, [("alternating", "searched")])
+        early.compared([("alternating", "searched")], metric="test/accuracy")
 
 
 def test_it_says_where_arms_were_read(run: RunData) -> None:
     found = run.at("weight_steps=250", needs="test/accuracy")
-    text = cost_note(found, list(ARMS), "weight_steps=250")
+    compared = found.compared([("alternating", "searched")], "test/accuracy")
+    text = cost_note(found, compared, "weight_steps=250")
     assert "at most 250 weight steps: alternating 200, searched 200." in text
 
 

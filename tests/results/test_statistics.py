@@ -14,7 +14,6 @@ from tuneparts.results.statistics import (
     curve,
     estimate,
     expected_best_interval,
-    student_interval,
     worth,
 )
 
@@ -30,10 +29,10 @@ def test_estimate_by_hand():
 
 def test_student_interval_agrees_with_scipy():
     x = [0.90, 0.91, 0.87, 0.93]
-    interval = student_interval(x, 0.9)
+    interval = estimate(x).interval(0.9)
     low, high = stats.t.interval(0.9, 3, loc=np.mean(x), scale=stats.sem(x))
     assert (interval.low, interval.high) == pytest.approx((low, high))
-    assert student_interval([0.9]) is None
+    assert estimate([0.9]).interval() is None
 
 
 def test_welch_agrees_with_scipy():
@@ -59,7 +58,7 @@ def test_coverage_of_student_and_welch():
     hits = [0, 0]
     for _ in range(num):
         a, b = rng.normal(2, 1, 5), rng.normal(1, 3, 4)
-        hits[0] += 2.0 in student_interval(a)
+        hits[0] += 2.0 in estimate(a).interval()
         hits[1] += 1.0 in contrast(dict(enumerate(a)), dict(enumerate(b, start=9))).interval(0.95)
     four_sigma = 4 * math.sqrt(0.95 * 0.05 / num)
     assert hits[0] / num == pytest.approx(0.95, abs=four_sigma)  # exact for normal data

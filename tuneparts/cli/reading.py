@@ -3,6 +3,7 @@
 import json
 import webbrowser
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -130,9 +131,10 @@ def compare(
         facts = {"run": results.name, "metric": metric, "within": margin, "at": at}
         output.write(form, "comparisons", rows, **facts)
         return
-    arms = list(dict.fromkeys(name for one in found for name in (one.one, one.other)))
-    remark = "" if at is None else cost_note(results.at(at, needs=metric), arms, at)
-    table = comparing.table(found, results.metadata, metric=metric, within=margin, remark=remark)
+    table = comparing.table(found, f"{results.metadata.name}: comparisons", metric, margin)
+    if at is not None:
+        remark = cost_note(results.at(at, needs=metric), found, at)
+        table = replace(table, notes=(*table.notes, remark))
     rendering.show(terminal(), table)
 
 

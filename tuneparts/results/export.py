@@ -1,25 +1,19 @@
 """A run as files: an Optuna storage, CSV, Parquet, or results to publish.
 
-Published results are a few small files that anyone can keep, read and check: the resolved search,
-one row per trial, the steps where they are small, and where all of it comes from. Tables, figures
-and verdicts are made from these files alone, without the journal, the checkpoints or MLflow. What
-is the same in all trials of each arm is written once, into `constants.json`, and a row of steps
-names its trial and nothing else of it; reading puts both back.
+Published results are a few small files from which tables, figures and verdicts are made without the
+journal, the checkpoints or MLflow. What is the same in all trials of each arm is written once, into
+`constants.json`, and a row of steps names its trial and nothing else of it; reading puts both back.
 """
 
 import io
 import json
 import math
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from functools import cached_property
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from pydantic import TypeAdapter
-from typing_extensions import TypedDict
 
 from tuneparts.core import atomic, schema, settings
 from tuneparts.core.errors import DataError, DataMissingError, StorageError, UnknownNameError
@@ -28,16 +22,13 @@ from tuneparts.results.results import Results
 from tuneparts.results.run_data import RunData
 from tuneparts.search import runs
 from tuneparts.search.card import RunCard
-from tuneparts.search.events import TrialId
+from tuneparts.search.draws import at
 from tuneparts.search.frames import DRAWN_COLUMNS, SCHEDULE_COLUMNS, STEP_COLUMNS, flat
-from tuneparts.search.journal import records
-from tuneparts.search.state import TrialRecord
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
 
-    from tuneparts.results.results import Results
     from tuneparts.search.arm import Arm
 
 _KINDS = ("optuna", "csv", "parquet", "results")
@@ -50,21 +41,12 @@ _PROVENANCE = (
 _EMPTY = {"steps": list(STEP_COLUMNS), "schedules": SCHEDULE_COLUMNS, "drawn": DRAWN_COLUMNS}
 _TEXT = {"trial", "arm", "outcome", "error", "metric", "path", "trained_as", "name"}
 """Columns that are text even where they are empty."""
-_TIMES = ("start", "end")
 _OF_TRIAL = ["arm", "seed", "index"]
 """What a row of another frame repeats of its trial."""
 
 
 def export(results: Results, to: str, out: Path | None = None) -> list[Path]:
-    """Write a run for other programs; files of an earlier export are replaced.
-
-    Args:
-        results: Of the run.
-        to: `optuna`: a storage with one study per arm; `csv` or `parquet`: trials and steps;
-            `results`: what `tuneparts report` and `compare` need, to be published.
-        out: The storage (`.db` for SQLite, anything else for Optuna's journal), or for the
-            others a folder; in the run's folder `export` when None.
-    """
+    """Write a run for other programs; see `Results.export`."""
     if to not in _KINDS:
         raise UnknownNameError("export", to, _KINDS)
     folder = atomic.inside(results.run.folder, results.run.folder / "export" / "results").parent
@@ -73,33 +55,20 @@ def export(results: Results, to: str, out: Path | None = None) -> list[Path]:
             return [_optuna(results, out or folder / "optuna.db")]
         if to == "results":
             return _publish(results, out or folder / "results")
-        return _frames(results, to, out or folder)
+        paths = [(out or folder) / f"{name}.{to}" for name in ("trials", "steps")]
+        for path, frame in zip(paths, (results.trials, results.steps), strict=True):
+            with atomic.replacing(path) as file:
+                if to == "csv":
+                    file.write(_csv(frame).encode())
+                    continue
+                plain = frame.copy()  # columns of one type each; what is no plain value is JSON
+                for name in (name for name in frame if frame[name].dtype == object):
+                    is_text = frame[name].map(lambda one: one is None or isinstance(one, str))
+                    plain[name] = frame[name].where(is_text, frame[name].map(json.dumps))
+                plain.to_parquet(file, index=False)
+        return paths
     except OSError as error:
         raise StorageError(f"{results.run.name} cannot be exported: {error}") from error
-
-
-def _frames(results: Results, to: str, folder: Path) -> list[Path]:
-    """Trials and steps, one row each; what is no plain value of a column is JSON."""
-    written = []
-    for name, frame in {"trials": results.trials, "steps": results.steps}.items():
-        path = folder / f"{name}.{to}"
-        if to == "csv":
-            atomic.write_text(path, frame.to_csv(index=False, lineterminator="\n"))
-        else:
-            with atomic.replacing(path) as file:
-                _plain(frame).to_parquet(file, index=False)
-        written.append(path)
-    return written
-
-
-def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """Columns of one type each, as Parquet wants them."""
-    plain = frame.copy()
-    for name in frame:
-        if frame[name].dtype == object:
-            is_text = frame[name].map(lambda value: value is None or isinstance(value, str))
-            plain[name] = frame[name].where(is_text, frame[name].map(json.dumps))
-    return plain
 
 
 def _optuna(results: Results, path: Path) -> Path:
@@ -109,10 +78,7 @@ def _optuna(results: Results, path: Path) -> Path:
     from optuna.storages.journal import JournalFileBackend
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    search, metric = results.search, schema.lookup(results.search.metric)
-    known = sorted(
-        records(results.run.folder / "journal.jsonl").items(), key=lambda one: one[1].start or 0.0
-    )
+    metric = schema.lookup(results.search.metric)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
     for leftover in path.parent.glob(f"{partial.name}*"):  # of an export that was killed
@@ -122,16 +88,15 @@ def _optuna(results: Results, path: Path) -> Path:
         if path.suffix == ".db"
         else JournalStorage(JournalFileBackend(str(partial)))
     )
-    for arm in search.arms:
-        own = {t: r for t, r in known if t.arm == arm.name and r.end is not None}
+    for arm in results.search.arms:
         study = optuna.create_study(
             storage=storage,
             study_name=f"{results.run.name}/{arm.name}",
             direction="maximize" if metric.direction is schema.Direction.UP else "minimize",
         )
         study.set_user_attr("metric", metric.name)
-        study.set_user_attr("question", of_process().text(search.question))
-        study.add_trials(_studied(arm, own, metric.name))
+        study.set_user_attr("question", of_process().text(results.search.question))
+        study.add_trials(_studied(results, arm, metric.name))
     if isinstance(storage, RDBStorage):
         storage.remove_session()
         storage.engine.dispose()
@@ -139,67 +104,41 @@ def _optuna(results: Results, path: Path) -> Path:
     return path
 
 
-def _studied(arm: "Arm", own: Mapping[TrialId, TrialRecord], metric: str) -> "list[FrozenTrial]":
+def _studied(results: Results, arm: "Arm", metric: str) -> "list[FrozenTrial]":
     """The trials of an arm as Optuna has them: stopped ones are pruned."""
-    from datetime import datetime
-
     from optuna.trial import TrialState, create_trial
 
     states = {
         "finished": TrialState.COMPLETE, "stopped": TrialState.PRUNED, "failed": TrialState.FAIL,
     }  # fmt: skip
-    values = {
-        path: [flat({"at": _at(record.config, path)}) for record in own.values()]
-        for path in arm.space
-    }
-    params, distributions = _params(arm, values)
+    found = results.state.trials.items()
+    known = [(t, r, r.end) for t, r in found if t.arm == arm.name and r.end is not None]
+    known.sort(key=lambda one: one[1].start or 0.0)
+    columns: dict[str, list[Any]] = {}
+    for number, (_, record, _) in enumerate(known):  # a nested value has several parameters
+        for name, value in flat({path: at(record.config, path) for path in arm.space}).items():
+            columns.setdefault(name, [None] * len(known))[number] = value
+    params = {name: _column(arm, name, values) for name, values in columns.items()}
     made = []
-    for number, (trial, record) in enumerate(own.items()):
-        assert record.end is not None
-        curve = {
-            s: r.metrics[metric] for s, r in sorted(record.rows.items()) if metric in r.metrics
-        }
+    for number, (trial, record, end) in enumerate(known):
+        rows = sorted(record.rows.items())
+        curve = {step: row.metrics[metric] for step, row in rows if metric in row.metrics}
         value = list(curve.values())[-1] if curve else None
-        state = states[record.end.outcome]
+        state = states[end.outcome]
         if state is TrialState.COMPLETE and value is None:
             state = TrialState.FAIL  # an arm of one trial need not report what selects
-        last: dict[str, float] = {}
-        for step in sorted(record.rows):
-            last |= record.rows[step].metrics
         one = create_trial(
             state=state,
             value=None if state is TrialState.FAIL else value,
-            params={name: column[number] for name, column in params.items()},
-            distributions=distributions,
+            params={name: values[number] for name, (values, _) in params.items()},
+            distributions={name: distribution for name, (_, distribution) in params.items()},
             intermediate_values=curve,
-            user_attrs={"trial": str(trial), "seed": trial.seed, **last},
+            user_attrs={"trial": str(trial), "seed": trial.seed, **record.latest},
         )
-        one.datetime_start = datetime.fromtimestamp(record.start or record.end.time)
-        one.datetime_complete = datetime.fromtimestamp(record.end.time)
+        one.datetime_start = datetime.fromtimestamp(record.start or end.time)
+        one.datetime_complete = datetime.fromtimestamp(end.time)
         made.append(one)
     return made
-
-
-def _at(config: Mapping[str, Any], path: str) -> Any:
-    node: Any = config
-    for part in path.split("."):
-        node = node.get(part) if isinstance(node, Mapping) else None
-    return node
-
-
-def _params(
-    arm: "Arm", values: Mapping[str, list[dict[str, Any]]]
-) -> "tuple[dict[str, list[Any]], dict[str, BaseDistribution]]":
-    """Columns of parameters with a distribution each; those of a nested value are several."""
-    columns: dict[str, list[Any]] = {}
-    for path, found in values.items():
-        names = dict.fromkeys(name for one in found for name in one)
-        for name in names:
-            columns[path + name.removeprefix("at")] = [one.get(name) for one in found]
-    distributions = {}
-    for name, column in columns.items():
-        columns[name], distributions[name] = _column(arm, name, column)
-    return columns, distributions
 
 
 def _column(arm: "Arm", name: str, column: list[Any]) -> "tuple[list[Any], BaseDistribution]":
@@ -210,20 +149,10 @@ def _column(arm: "Arm", name: str, column: list[Any]) -> "tuple[list[Any], BaseD
         numbers = [float(value) for value in column]
         is_log = bool(getattr(arm.space.get(name), "log", False)) and min(numbers, default=0) > 0
         bounds = [getattr(arm.space.get(name), side, None) for side in ("low", "high")]
-        known = [float(b) for b in bounds if isinstance(b, int | float)]
-        low, high = min([*numbers, *known]), max([*numbers, *known])
-        return numbers, FloatDistribution(low, high, log=is_log)
+        known = [*numbers, *(float(b) for b in bounds if isinstance(b, int | float))]
+        return numbers, FloatDistribution(min(known), max(known), log=is_log)
     words = [v if isinstance(v, str) else json.dumps(v) for v in column]
     return words, CategoricalDistribution(tuple(dict.fromkeys(words)))
-
-
-class _Constants(TypedDict):
-    """What trials have in common."""
-
-    columns: list[str]
-    """All columns of the trials, in order."""
-    arms: dict[str, dict[str, str]]
-    """By arm and column; what is empty is left out."""
 
 
 def is_published(name: str | Path) -> bool:
@@ -241,31 +170,28 @@ def _publish(data: Results, folder: Path) -> list[Path]:
             for step in tree["history"]
         ]
     trials, constants = _without_constants(data.trials.drop(columns="run_id"))
-    texts = {
-        "metadata.json": data.metadata.to_json(),
-        "search.json": _json(redactor.tree(card["search"])),
-        "provenance.json": _json(redactor.tree({"run": data.run.name, **tree})),
-        "constants.json": _json(constants),
-        "trials.csv": _csv(trials),
+    trees = {
+        "search": redactor.tree(card["search"]),
+        "provenance": redactor.tree({"run": data.run.name, **tree}),
+        "constants": constants,
     }
+    texts = {"metadata.json": data.metadata.to_json()}
+    for name, one in trees.items():
+        texts[f"{name}.json"] = json.dumps(one, indent=1, ensure_ascii=False) + "\n"
+    texts["trials.csv"] = _csv(trials)
     frames = {"steps": _steps(data), "schedules": data.schedules, "drawn": data.drawn}
     for name, frame in frames.items():
+        (folder / f"{name}.csv").unlink(missing_ok=True)
         text = _csv(frame.drop(columns=_OF_TRIAL))
         if len(frame) and len(text) <= MOST_BYTES:
             texts[f"{name}.csv"] = text
-    for name in frames:
-        (folder / f"{name}.csv").unlink(missing_ok=True)
     for name, text in texts.items():
         atomic.write_text(folder / name, text)
     return [folder / name for name in texts]
 
 
 def _steps(data: RunData) -> pd.DataFrame:
-    """As many steps as fit.
-
-    All; or those of selected trials, from which figures are drawn; or scores and costs of all
-    trials; or the same of selected ones.
-    """
+    """As many as fit: all, of selected trials, scores and costs of all, or of selected trials."""
     steps = data.steps
     chosen = steps["trial"].isin(data.selected["trial"])
     scores = {data.answer_metric, data.metadata.metric, "cost/weight_steps", "cost/seconds"}
@@ -276,35 +202,36 @@ def _steps(data: RunData) -> pd.DataFrame:
     return steps[is_score & chosen]
 
 
-def _without_constants(trials: pd.DataFrame) -> tuple[pd.DataFrame, _Constants]:
-    """The columns that vary within an arm as text, and what the others are in each."""
+def _without_constants(trials: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The columns that vary within an arm as text; and all columns, with what others are by arm."""
     text = _as_text(_csv(trials))
-    columns = [str(column) for column in text]
-    free = [column for column in columns if column not in ("trial", *_OF_TRIAL)]
+    free = [column for column in map(str, text) if column not in ("trial", *_OF_TRIAL)]
     counts = text.groupby("arm")[free].nunique().max()
     held = [column for column in free if counts[column] <= 1]
-    arms = {}
-    for row in text.drop_duplicates("arm")[["arm", *held]].to_dict("records"):
-        arms[str(row["arm"])] = {column: row[column] for column in held if row[column]}
-    return text.drop(columns=held), _Constants(columns=columns, arms=arms)
-
-
-def _as_text(csv: str | Path) -> pd.DataFrame:
-    source = csv if isinstance(csv, Path) else io.StringIO(csv)
-    return pd.read_csv(source, dtype=str, keep_default_na=False)
+    arms = {
+        row["arm"]: {column: row[column] for column in held if row[column]}
+        for row in text.drop_duplicates("arm").to_dict("records")
+    }
+    return text.drop(columns=held), {"columns": list(text), "arms": arms}
 
 
 class Published(Results):
-    """What a run has found, read from published files."""
-
-    def __init__(self, folder: Path) -> None:
-        vars(self).update(folder=folder)
+    """What a run has found, read from published files; a DataError where one is damaged."""
 
     folder: Path
+    find = None
+    sample_grids = "Published results hold no images."
 
-    @property
-    def name(self) -> str:
-        return self.folder.name
+    def __init__(self, folder: Path) -> None:
+        try:
+            search = json.loads((folder / "search.json").read_text("utf-8"))
+            card = RunCard.from_json((folder / "metadata.json").read_text("utf-8"))
+            frames = {name: _typed_frame(text) for name, text in _texts(folder).items()}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{folder} holds no results that can be read: {error}") from error
+        frames["trials"] = frames["trials"].assign(run_id="")
+        facts = {"folder": folder, "name": folder.name, "search_facts": search, "metadata": card}
+        vars(self).update(facts | frames)
 
     @property
     def run(self) -> runs.Run:  # type: ignore[override]
@@ -315,98 +242,59 @@ class Published(Results):
         )
 
     @property
-    def search_facts(self) -> dict[str, Any]:
-        with self._readable():
-            found: dict[str, Any] = json.loads((self.folder / "search.json").read_text("utf-8"))
-        return found
+    def _report_folder(self) -> Path:
+        return settings.current().results_dir / "published" / self.name / "report"
 
-    @cached_property
-    def metadata(self) -> RunCard:
-        """What the run is besides its numbers.
 
-        Raises:
-            DataError: A file is damaged, or is none of ours.
-        """
-        with self._readable():
-            return RunCard.from_json((self.folder / "metadata.json").read_text("utf-8"))
-
-    @cached_property
-    def _frames(self) -> dict[str, pd.DataFrame]:
-        _ = self.metadata  # declares the metrics of the search
-        with self._readable():
-            found = {name: _typed_frame(text) for name, text in self._texts().items()}
-        return found | {"trials": found["trials"].assign(run_id="")}
-
-    @contextmanager
-    def _readable(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, ValueError, KeyError) as error:
-            raise DataError(f"{self.folder} holds no results that can be read: {error}") from error
-
-    find = None
-    sample_grids = ()
-    sample_grids_note = "Published results hold no images."
-
-    def write_report(self) -> dict[str, Path]:
-        """Write page, tables and figures into the results folder of this machine."""
-        from tuneparts.results import static_export
-
-        folder = settings.current().results_dir / "published" / self.name / "report"
-        return self.write(folder) | static_export.write(folder)
-
-    def _texts(self) -> dict[str, pd.DataFrame]:
-        """All frames, every cell as it is written."""
-        trials = _as_text(self.folder / "trials.csv")
-        constants = self.folder / "constants.json"
-        if constants.is_file():  # earlier releases have every column
-            read = TypeAdapter(_Constants).validate_json(constants.read_bytes())
-            held = {
-                column: [read["arms"][arm].get(column, "") for arm in trials["arm"]]
-                for column in read["columns"]
-                if column not in trials
-            }
-            trials = trials.assign(**held)[read["columns"]]
-        found = {"trials": trials}
-        for name, columns in _EMPTY.items():
-            path = self.folder / f"{name}.csv"
-            text = _as_text(path) if path.is_file() else pd.DataFrame(columns=columns)
-            if "arm" not in text:
-                known = trials[["trial", *_OF_TRIAL]]
-                if not set(text["trial"]) <= set(known["trial"]):
-                    raise ValueError(f"{path.name} has trials that trials.csv does not have")
-                text = text.merge(known, on="trial", validate="m:1")
-            found[name] = text[columns]
-        return found
+def _texts(folder: Path) -> dict[str, pd.DataFrame]:
+    """All frames of published results, every cell as it is written."""
+    trials = _as_text(folder / "trials.csv")
+    constants = folder / "constants.json"
+    if constants.is_file():  # earlier releases have every column
+        read = json.loads(constants.read_bytes())
+        held = {
+            column: [read["arms"][arm].get(column, "") for arm in trials["arm"]]
+            for column in read["columns"]
+            if column not in trials
+        }
+        trials = trials.assign(**held)[read["columns"]]
+    found = {"trials": trials}
+    for name, columns in _EMPTY.items():
+        path = folder / f"{name}.csv"
+        text = _as_text(path) if path.is_file() else pd.DataFrame(columns=columns)
+        if "arm" not in text:
+            known = trials[["trial", *_OF_TRIAL]]
+            if not set(text["trial"]) <= set(known["trial"]):
+                raise ValueError(f"{path.name} has trials that trials.csv does not have")
+            text = text.merge(known, on="trial", validate="m:1")
+        found[name] = text[columns]
+    return found
 
 
 def _typed_frame(text: pd.DataFrame) -> pd.DataFrame:
     typed = {c: text[c] if c in _TEXT else _typed(text[c]) for c in text}
-    typed |= {c: pd.to_datetime(text[c], utc=True) for c in _TIMES if c in text}
+    typed |= {c: pd.to_datetime(text[c], utc=True) for c in ("start", "end") if c in text}
     return pd.DataFrame(typed)
 
 
 def _typed(column: "pd.Series[str]") -> Any:
     """Numbers as they were written, to the last bit, which not every reader of pandas gives."""
-    given = [value for value in column if value]
-    if set(given) <= {"True", "False"}:
-        words = {"True": True, "False": False}
-        return column.map(lambda value: words.get(value, math.nan)) if given else math.nan
-    for number in (int, float):
+    given = set(column) - {""}
+    if not given:
+        return math.nan
+    for kind in ({"True": True, "False": False}.__getitem__, int, float):
         try:
-            for value in given:
-                number(value)
-        except ValueError:
+            known = {value: kind(value) for value in given}
+        except (KeyError, ValueError):
             continue
-        if number is int and len(given) == len(column):
-            return column.map(int)
-        return column.map(lambda value: float(value) if value else math.nan)
+        return column.map({"": math.nan, **known}.get)
     return column.map(lambda value: value or math.nan)
+
+
+def _as_text(csv: str | Path) -> pd.DataFrame:
+    source = csv if isinstance(csv, Path) else io.StringIO(csv)
+    return pd.read_csv(source, dtype=str, keep_default_na=False)
 
 
 def _csv(frame: pd.DataFrame) -> str:
     return str(frame.to_csv(index=False, lineterminator="\n"))
-
-
-def _json(tree: Any) -> str:
-    return json.dumps(tree, indent=1, ensure_ascii=False) + "\n"

@@ -39,15 +39,7 @@ _Section: TypeAlias = dict[str, Any]
 
 
 def page(run_data: RunData, drawings: Mapping[str, Drawing | Note]) -> str:
-    """Return the whole page as text; the same run data gives the same text.
-
-    `report.html#accuracy` opens it at a figure, and `report.html?figure=accuracy` shows that
-    figure alone.
-
-    Args:
-        run_data: The run.
-        drawings: The figures, in their order, each under its name in the address.
-    """
+    """Return the page as text; `report.html?figure=accuracy` shows one of the figures alone."""
     metadata, trials = run_data.metadata, run_data.trials
     facts = dict(metadata.facts)
     if {"start", "end"} <= set(trials) and trials["end"].notna().any():
@@ -55,11 +47,12 @@ def page(run_data: RunData, drawings: Mapping[str, Drawing | Note]) -> str:
         facts["took"] = f"{clock(seconds)} from the first trial to the last"
     title = f"{metadata.name} ({metadata.scale})" if metadata.scale else metadata.name
     header = {"kind": title, "heading": metadata.question, "answer": run_data.answer}
+    summary = _base64(to_csv(run_data.summary, metadata))
     sections = [
-        *(_table("table", table) for table in run_data.tables),
-        {"kind": "download", "name": "table.csv", "csv": _csv(to_csv(run_data.summary, metadata))},
+        *(_table(table, "table-") for table in run_data.tables),
+        {"kind": "download", "name": "table.csv", "csv": summary},
         _arms(run_data),
-        *(_table("verdict", table) for table in run_data.comparisons),
+        *(_table(table, "verdict-") for table in run_data.comparisons),
         *(_figure(name, drawing) for name, drawing in drawings.items()),
         *_ends(run_data),
     ]
@@ -73,18 +66,12 @@ def figure_page(drawing: Drawing) -> str:
 
 def benchmark_page(table: rendering.Table) -> str:
     """Return the page of a benchmark: its table."""
-    scores = {"kind": "table", "id": "scores", "heading": "Scores"}
-    scores["table"] = Markup(rendering.to_html(table))
+    scores = _table(table) | {"id": "scores", "heading": "Scores"}
     return _render(table.heading, [scores], header={"heading": table.heading})
 
 
 def address(request: str) -> str:
-    """Return the name that a figure has in addresses and file names.
-
-    Example:
-        >>> address("accuracy:test/nll")
-        'accuracy-test-nll'
-    """
+    """Return the name of a figure in addresses and files; `accuracy-test-nll`, for instance."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", request)
 
 
@@ -121,33 +108,24 @@ def _code(html: str) -> Markup:
     return Markup(re.sub("`(.+?)`", r"<code>\1</code>", str(html)))
 
 
-def _csv(text: str) -> str:
+def _base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def _table(kind: str, table: rendering.Table) -> _Section:
-    name = f"{kind}-{address(table.heading).lower()}"
-    html = Markup(rendering.to_html(table))
+def _table(table: rendering.Table, prefix: str = "") -> _Section:
+    name, html = f"{prefix}{address(table.heading).lower()}", Markup(rendering.to_html(table))
     return {"kind": "table", "id": name, "heading": table.heading, "table": html}
 
 
 def _arms(run_data: RunData) -> _Section:
     """What each arm is, what its trials draw, and what they may spend."""
-    rows = [
-        [
-            arm.name,
-            f"{arm.what} {arm.budget_note}".strip(),
-            arm.space or NOTHING,
-            arm.trials_per_seed,
-            f"{arm.passes:,}" if arm.passes else "varies",
-            len(arm.seeds),
-        ]
-        for arm in run_data.metadata.arms
-    ]
-    prose, numbers = (
-        ["what it is", "what its trials draw"],
-        ["trials per replicate", "passes per trial", "replicates"],
-    )
+    rows = []
+    for arm in run_data.metadata.arms:
+        passes = f"{arm.passes:,}" if arm.passes else "varies"
+        words = [arm.name, f"{arm.what} {arm.budget_note}".strip(), arm.space or NOTHING]
+        rows.append([*words, arm.trials_per_seed, passes, len(arm.seeds)])
+    prose = ["what it is", "what its trials draw"]
+    numbers = ["trials per replicate", "passes per trial", "replicates"]
     table = rendering.Table.of_rows(["arm", *prose, *numbers], rows, prose=prose, numbers=numbers)
     html = _code(rendering.to_html(table))
     return {"kind": "table", "id": "arms", "heading": "The arms", "table": html}
@@ -156,18 +134,14 @@ def _arms(run_data: RunData) -> _Section:
 def _figure(name: str, drawing: Drawing | Note) -> _Section:
     if isinstance(drawing, Note):
         return {"kind": "missing", "id": name, "heading": drawing.title, "text": drawing.text}
-    figure = drawing.figure
     return {
         "kind": "figure",
         "id": name,
         "heading": drawing.title,
-        "caption": drawing.caption,
+        "drawing": drawing,
         # Inside a script element only "<" could end it or open a comment.
-        "json": Markup(figure.to_json().replace("<", "\\u003c")),
-        "csv": _csv(drawing.data.to_csv(index=False, lineterminator="\n")),
-        "height": int(figure.layout.height),
-        "min_width": drawing.min_width,
-        "hides_arms": any(trace.visible == "legendonly" for trace in figure.data),
+        "json": Markup(drawing.figure.to_json().replace("<", "\\u003c")),
+        "csv": _base64(drawing.data.to_csv(index=False, lineterminator="\n")),
     }
 
 
@@ -193,6 +167,5 @@ def _ends(run_data: RunData) -> list[_Section]:
         **{f"{name} version": version for name, version in sorted(metadata.versions.items())},
     }
     facts = {name: value or "unknown" for name, value in facts.items()}
-    found.append({"kind": "facts", "id": "origin", "heading": "Where it comes from"})
-    found[-1]["facts"] = facts
-    return found
+    heading = "Where it comes from"
+    return [*found, {"kind": "facts", "id": "origin", "heading": heading, "facts": facts}]

@@ -1,10 +1,9 @@
 """Several runs as one benchmark: each arm's score over all tasks, with its uncertainty.
 
 Scores of a task that has two references are put on one scale: 0 is the worse one, 1 the better one,
-such as no augmentation and the true one. Over these tasks and their replicates they are summarised
-by the interquartile mean (Agarwal et al. 2021). Where no task has both, scores are taken as they
-are. The probability of improvement over one arm needs no scale and is over all tasks; replicates
-draw the data anew for all arms alike, so it compares within a replicate. Intervals are a
+such as no augmentation and the true one; where no task has both, they are taken as they are. They
+are summarised by the interquartile mean (Agarwal et al. 2021). The probability of improvement over
+one arm needs no scale and is over all tasks, compared within replicates. Intervals are a
 hierarchical bootstrap: tasks are drawn with replacement, then replicates within each, the same ones
 for all arms; the means of the references are taken as known.
 
@@ -16,10 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 
 from tuneparts.core import schema, seeding
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.results.rendering import Cell, Column, Table
+from tuneparts.results.rendering import Bold, Table
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import by_seed
 from tuneparts.results.statistics import FEWEST, Floats, Interval, bounds
@@ -36,10 +36,9 @@ class Benchmark:
     """Scores of the arms that all tasks share."""
 
     metric: str
-    tasks: tuple[str, ...]
     arms: tuple[str, ...]
-    scores_SA: tuple[Floats, ...]
-    """For each task, replicates by arms, as measured; only replicates that all arms have."""
+    scores: Mapping[str, Floats]
+    """Of each task (S, A), as measured; only replicates that all arms have."""
     larger_is_better: bool
     references: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Mean scores of the worse and the better reference, of the tasks that have both: two that the
@@ -48,28 +47,22 @@ class Benchmark:
     """The arm over which others improve or not."""
 
     @property
-    def scaled_tasks(self) -> tuple[str, ...]:
-        """The tasks whose scores can be taken together: those with references, or else all."""
-        return tuple(task for task in self.tasks if task in self.references) or self.tasks
-
-    @property
-    def scaled(self) -> tuple[Floats, ...]:
-        """For each of `scaled_tasks` (S, A): scores between its references."""
-        scores_SA = dict(zip(self.tasks, self.scores_SA, strict=True))
-        ends = {task: self.references.get(task, (0.0, 1.0)) for task in self.scaled_tasks}
-        return tuple((scores_SA[task] - low) / (high - low) for task, (low, high) in ends.items())
+    def scaled(self) -> dict[str, Floats]:
+        """Of each task that has references (S, A) between them; where none has, all scores."""
+        ends = self.references.items()
+        between = {task: (self.scores[task] - low) / (high - low) for task, (low, high) in ends}
+        return between or dict(self.scores)
 
     @property
     def ranks(self) -> Floats:
         """(T, A) ranks of the means over replicates, 1 the best; equal ones share their mean."""
-        from scipy import stats
-
-        means_TA = np.array([scores.mean(axis=0) for scores in self.scores_SA])
-        return np.asarray(stats.rankdata(-means_TA if self.larger_is_better else means_TA, axis=1))
+        means_TA = pd.DataFrame([scores.mean(axis=0) for scores in self.scores.values()])
+        return means_TA.rank(axis=1, ascending=not self.larger_is_better).to_numpy()
 
     def interquartile_means(self) -> dict[str, Estimate]:
         """The interquartile mean of each arm, with its 95 % interval."""
-        return self._estimates(self.scaled, lambda parts: interquartile_mean(np.concatenate(parts)))
+        parts = list(self.scaled.values())
+        return self._estimates(parts, lambda parts: interquartile_mean(np.concatenate(parts)))
 
     def improvements(self) -> dict[str, Estimate]:
         """How probably each arm is better than `against` on a replicate of a task, with intervals.
@@ -79,7 +72,7 @@ class Benchmark:
         if self.against is None:
             return {}
         base, sign = self.arms.index(self.against), 1 if self.larger_is_better else -1
-        wins_SA = [(np.sign(sign * (s - s[:, [base]])) + 1) / 2 for s in self.scores_SA]
+        wins_SA = [(np.sign(sign * (s - s[:, [base]])) + 1) / 2 for s in self.scores.values()]
         found = self._estimates(wins_SA, lambda parts: np.mean([p.mean(0) for p in parts], axis=0))
         return {arm: one for arm, one in found.items() if arm != self.against}
 
@@ -100,12 +93,7 @@ class Benchmark:
 
 
 def interquartile_mean(scores_NA: Floats) -> Floats:
-    """Mean of the middle half of each column; the outer scores count by the part that is inside.
-
-    Example:
-        >>> interquartile_mean(np.array([[0.0], [1.0], [3.0], [100.0]]))
-        array([2.])
-    """
+    """Mean of the middle half of each column; the outer scores count by the part that is inside."""
     ordered = np.sort(scores_NA, axis=0)
     num = len(ordered)
     edges = np.arange(num + 1) / num
@@ -116,57 +104,50 @@ def interquartile_mean(scores_NA: Floats) -> Floats:
 def collect(runs: Runs, metric: str, *, against: str | None = None) -> Benchmark:
     """Bring runs together: the arms that all have, on one scale where references allow it.
 
-    Tasks have names of their own. `against` is None for the second of the two arms that the
-    searches compare, where it is the same in all of them.
+    `against` is by default the second of the two arms that all the searches compare.
     """
     if not runs:
         raise ConfigError("a benchmark has at least one task, but got none. Name a run.")
-    told = [data.metadata for _, data in runs]
+    cards = [data.metadata for _, data in runs]
     by_task = {
         task: {arm.name: by_seed(data.selected, arm.name, metric) for arm in data.metadata.arms}
         for task, data in runs
     }
-    names = [arm.name for arm in told[0].arms]
+    names = [arm.name for arm in cards[0].arms]
     shared = [name for name in names if all(own.get(name) for own in by_task.values())]
-    outside = {name for one in told for name in one.references}
-    outside |= {arm.name for one in told for arm in one.arms if not arm.competes}
+    outside = {name for card in cards for name in card.references}
+    outside |= {arm.name for card in cards for arm in card.arms if not arm.competes}
     competing = [name for name in shared if name not in outside]
     arms = competing if len(competing) > 1 else shared
     if len(arms) < 2:
         raise ConfigError(
-            f"a benchmark compares at least two arms that every run has scores of, but "
-            f"{list(by_task)} share {shared}. Name runs of searches with the same arms."
+            f"{list(by_task)} share scores of {shared}: a benchmark compares at least two arms. "
+            "Name runs of searches with the same arms."
         )
     if against is None:  # that of all searches
-        declared = {name for one in told for name in one.compare[1:] or ("",)}
+        declared = {name for card in cards for name in card.compare[1:] or ("",)}
         against = next((arm for arm in arms if declared == {arm}), None)
     elif against not in arms:
         raise UnknownNameError("arm that all tasks share", against, arms)
-    found = []
-    for task, scores in by_task.items():
+    is_up = schema.lookup(metric).direction is schema.Direction.UP
+    found, references = {}, {}
+    for (task, scores), card in zip(by_task.items(), cards, strict=True):
         seeds = sorted(set.intersection(*(set(scores[arm]) for arm in arms)))
         if not seeds:
-            raise ConfigError(
-                f"arms are compared over replicates that all of them have, but those of {task} "
-                "share none. Resume or extend it."
-            )
-        found.append(np.array([[scores[arm][seed] for arm in arms] for seed in seeds]))
-    is_up = schema.lookup(metric).direction is schema.Direction.UP
-    references = {}
-    for task, data in runs:
-        named, scores = data.metadata.references, by_task[task]
-        pair = named if len(named) == 2 else ("none", "oracle")
+            raise ConfigError(f"arms of {task} share no replicate. Resume or extend it.")
+        found[task] = np.array([[scores[arm][seed] for arm in arms] for seed in seeds])
+        pair = card.references if len(card.references) == 2 else ("none", "oracle")
         if all(scores.get(name) for name in pair):
             low, high = (float(np.mean(list(scores[name].values()))) for name in pair)
             if low < high if is_up else high < low:  # else there is no scale between them
                 references[task] = low, high
-    return Benchmark(metric, tuple(by_task), tuple(arms), tuple(found), is_up, references, against)
+    return Benchmark(metric, tuple(arms), found, is_up, references, against)
 
 
 def rows(runs: Runs, found: Benchmark) -> list[dict[str, Any]]:
     """The arms of runs that `collect` brought together in numbers, the best first."""
     ranks_TA, middle, improved = found.ranks, found.interquartile_means(), found.improvements()
-    says = min(map(len, found.scores_SA)) >= FEWEST
+    says = min(map(len, found.scores.values())) >= FEWEST
     made = []
     for position, arm in enumerate(found.arms):
         mean, span = middle[arm]
@@ -187,32 +168,35 @@ def rows(runs: Runs, found: Benchmark) -> list[dict[str, Any]]:
 
 def table(runs: Runs, found: Benchmark) -> Table:
     """The `rows` for people: interquartile mean, improvement, ranks, and each task's score."""
-    ranked, decimals = rows(runs, found), schema.lookup(found.metric).decimals
+    decimals = schema.lookup(found.metric).decimals
+    winners = {task: data.verdict(found.metric).winner for task, data in runs}
 
-    def shown(row: Mapping[str, Any], name: str, prefix: str, digits: int) -> Cell:
+    def shown(row: Mapping[str, Any], name: str, prefix: str, digits: int) -> str:
         mean, low, high = row[name], row[f"{prefix}low"], row[f"{prefix}high"]
         span = "" if low is None else f" ({number(low, digits)} to {number(high, digits)})"
-        return Cell("-" if mean is None else f"{number(mean, digits)}{span}")
+        return "-" if mean is None else f"{number(mean, digits)}{span}"
 
-    def score(row: Mapping[str, Any], task: str, winner: str | None) -> Cell:
-        text = spread(row[task], row[f"{task}:se"], decimals)
-        return Cell(f"{text} ({row[f'{task}:rank']:g})", is_bold=row["arm"] == winner)
-
-    columns = {"arm": [Cell(row["arm"]) for row in ranked]}
-    columns["interquartile mean"] = [shown(row, "interquartile_mean", "", 3) for row in ranked]
-    if found.against is not None:
-        improved = [shown(row, "p_better", "p_better_", 2) for row in ranked]
-        columns[f"better than {found.against}"] = improved
-    columns["mean rank"] = [Cell(number(row["mean_rank"], 2)) for row in ranked]
-    for task, data in runs:
-        winner = data.verdict(found.metric).winner
-        columns[task] = [score(row, task, winner) for row in ranked]
-    made = (Column(name, tuple(own), is_number=name != "arm") for name, own in columns.items())
-    return Table(f"Benchmark by {label(found.metric)}", tuple(made), _notes(runs, found))
+    headers = ["arm", "interquartile mean"]
+    headers += [] if found.against is None else [f"better than {found.against}"]
+    headers += ["mean rank", *winners]
+    cells = []
+    for row in rows(runs, found):
+        own: list[Any] = [row["arm"], shown(row, "interquartile_mean", "", 3)]
+        if found.against is not None:
+            own.append(shown(row, "p_better", "p_better_", 2))
+        own.append(number(row["mean_rank"], 2))
+        for task, winner in winners.items():
+            text = f"{spread(row[task], row[f'{task}:se'], decimals)} ({row[f'{task}:rank']:g})"
+            own.append(Bold(text) if row["arm"] == winner else text)
+        cells.append(own)
+    return Table.of_rows(
+        headers, cells, heading=f"Benchmark by {label(found.metric)}", numbers=headers[1:],
+        notes=_notes(runs, found),
+    )  # fmt: skip
 
 
 def _notes(runs: Runs, found: Benchmark) -> tuple[str, ...]:
-    num_scaled = f"{len(found.scaled_tasks)} of {len(found.tasks)}"
+    num_scaled = f"{len(found.scaled)} of {len(found.scores)}"
     scale = (
         "Interquartile means are of scores with 0 and 1 at the references of each task, over the "
         f"tasks that have both ({num_scaled}), whose means are taken as known"
@@ -240,7 +224,7 @@ def _notes(runs: Runs, found: Benchmark) -> tuple[str, ...]:
     words = {"drawn": "draw their data anew", "fixed": "share one fixed draw of the data"}
     if kinds := sorted({data.metadata.data_draws for _, data in runs} & set(words)):
         notes.append(f"Replicates {' or, by task, '.join(words[kind] for kind in kinds)}.")
-    if (fewest := min(map(len, found.scores_SA))) < FEWEST:
+    if (fewest := min(map(len, found.scores.values()))) < FEWEST:
         notes.append(f"A task has {fewest} replicates, which say nothing.")
     digests = ", ".join(f"{task} {data.metadata.digest}" for task, data in runs)
     return (*notes, f"digests: {digests}")

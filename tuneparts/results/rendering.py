@@ -1,13 +1,12 @@
 """A table of text, and its renderings for the terminal, Markdown, LaTeX and HTML.
 
-All tables that the project prints go through here, those of reports as well as those of verbs such
-as `tuneparts data`. No rendering ever cuts a name, a number or a path. Where a terminal is too
-narrow, columns of detail are left out and named below the table; the others continue in a second
-block below the first; and where not even two columns fit, each row becomes a list of its cells.
+No rendering ever cuts a name, a number or a path. Where a terminal is too narrow, columns of detail
+are left out and named below the table; the others continue in a second block below the first; and
+where not even two columns fit, each row becomes a list of its cells.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Literal
@@ -37,12 +36,8 @@ _LATEX = {
 }
 
 
-@dataclass(frozen=True)
-class Cell:
-    """The text at one row and column of a table."""
-
-    text: str
-    is_bold: bool = False
+class Bold(str):
+    """A cell that stands out."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +45,7 @@ class Column:
     """A header and a cell for each row."""
 
     header: str
-    cells: tuple[Cell, ...]
+    cells: tuple[str, ...]
     is_number: bool = True
     detail: int = 0
     """Columns with the largest value are left out first where room is short; 0 always stays."""
@@ -62,24 +57,21 @@ class Column:
     @property
     def min_width(self) -> int:
         """Characters that the column needs at least; headers may break between words."""
-        texts = [cell.text for cell in self.cells]
-        widest = max(map(cell_len, texts), default=0)
+        widest = max(map(cell_len, self.cells), default=0)
         if self.wraps_at:
-            words = max((cell_len(word) for text in texts for word in text.split()), default=0)
+            words = max((cell_len(word) for cell in self.cells for word in cell.split()), default=0)
             widest = min(widest, max(words, self.wraps_at))
         return max([widest, *map(cell_len, self.header.split())])
 
     @property
     def max_width(self) -> int:
         """Characters with which nothing breaks."""
-        return max(map(cell_len, [self.header, *(cell.text for cell in self.cells)]))
+        return max(map(cell_len, (self.header, *self.cells)))
 
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of equal length under a heading, with notes to be read beside them.
-
-    The first column names the rows.
+    """Columns of equal length under a heading, with notes; the first column names the rows.
 
     Example:
         >>> table = Table.of_rows(["arm", "trials"], [["random", 8]], numbers=["trials"])
@@ -108,12 +100,8 @@ class Table:
         details: Mapping[str, int] | None = None,
         notes: Sequence[str] = (),
     ) -> "Table":
-        """Build a table from rows of values; `Cell`s stay as they are.
-
-        `numbers` and `prose` name the columns that are set to the right, and those whose cells may
-        break between words; `details` has `Column.detail` by header.
-        """
-        cells = [[one if isinstance(one, Cell) else Cell(str(one)) for one in row] for row in rows]
+        """Build a table from rows of values; cells of `prose` may break between words."""
+        cells = [[one if isinstance(one, str) else str(one) for one in row] for row in rows]
         columns = (
             Column(
                 header,
@@ -129,12 +117,11 @@ class Table:
     @property
     def title(self) -> str:
         """The heading, after the subject where there is one: `rotated_digits: hypers`."""
-        if not self.subject:
-            return self.heading
-        return f"{self.subject}: {self.heading[:1].lower()}{self.heading[1:]}"
+        below = f"{self.subject}: {self.heading[:1].lower()}{self.heading[1:]}"
+        return below if self.subject else self.heading
 
     @property
-    def rows(self) -> list[tuple[Cell, ...]]:
+    def rows(self) -> list[tuple[str, ...]]:
         """The cells, row by row."""
         return list(zip(*(column.cells for column in self.columns), strict=True))
 
@@ -147,41 +134,23 @@ def show(console: Console, *tables: Table) -> None:
 
 def to_rich(table: Table, width: int) -> Group:
     """Lay a table out for a terminal of `width` characters; see the top of this file."""
-    columns = _without_details(table.columns, width)
-    notes = list(table.notes)
-    left_out = [column.header for column in table.columns if column not in columns]
-    if left_out:
-        notes.append(f"Left out for width: {', '.join(left_out)}.")
-    title: list[RenderableType] = [Text(table.title, style="italic")] if table.heading else []
-    blocks = _blocks(columns, width)
-    parts = (
-        [_side_by_side(block, width) for block in blocks]
-        if all(_needed(block) <= width for block in blocks)
-        else _as_lists(columns, width)
-    )
-    return Group(*title, *parts, *(Text(note, style="dim") for note in notes))
-
-
-def _without_details(columns: Sequence[Column], width: int) -> list[Column]:
-    kept = list(columns)
-    while _needed(kept) > width:
+    columns, notes = list(table.columns), list(table.notes)
+    while _needed(columns) > width and any(column.detail for column in columns):
         # Of columns with the same detail the last goes first.
-        worst = max(reversed(kept), key=lambda column: column.detail)
-        if worst.detail == 0:
-            break
-        kept.remove(worst)
-    return kept
-
-
-def _blocks(columns: Sequence[Column], width: int) -> list[list[Column]]:
-    """Groups of columns that fit side by side, each with the first column as its names."""
-    first, *rest = columns
-    blocks = [[first]]
-    for column in rest:
+        columns.remove(max(reversed(columns), key=lambda column: column.detail))
+    if left_out := [column.header for column in table.columns if column not in columns]:
+        notes.append(f"Left out for width: {', '.join(left_out)}.")
+    blocks = [columns[:1]]  # columns that fit side by side, each block with the first column
+    for column in columns[1:]:
         if len(blocks[-1]) > 1 and _needed([*blocks[-1], column]) > width:
-            blocks.append([first])
+            blocks.append(columns[:1])
         blocks[-1].append(column)
-    return blocks
+    parts: list[RenderableType] = [Text(table.title, style="italic")] if table.heading else []
+    if all(_needed(block) <= width for block in blocks):
+        parts += [_side_by_side(block, width) for block in blocks]
+    else:
+        parts += _as_lists(columns, width)
+    return Group(*parts, *(Text(note, style="dim") for note in notes))
 
 
 def _needed(columns: Sequence[Column]) -> int:
@@ -190,26 +159,20 @@ def _needed(columns: Sequence[Column]) -> int:
 
 
 def _side_by_side(columns: Sequence[Column], width: int) -> RenderableType:
+    slack = width - _needed(columns)
+    rooms = [column.min_width for column in columns]
+    # Of what is left over, cells that would break get room before headers that would.
+    for i in sorted(range(len(columns)), key=lambda i: not columns[i].wraps_at):
+        extra = min(columns[i].max_width - rooms[i], slack)
+        slack -= extra
+        rooms[i] += extra
     out = RichTable(box=box.SIMPLE_HEAD)
-    for column, room in zip(columns, _widths(columns, width), strict=True):
+    for column, room in zip(columns, rooms, strict=True):
         justify: Literal["left", "right"] = "right" if column.is_number else "left"
         out.add_column(Text(column.header), justify=justify, width=room)
     for row in zip(*(column.cells for column in columns), strict=True):
         out.add_row(*map(_rich_text, row))
     return out
-
-
-def _widths(columns: Sequence[Column], width: int) -> list[int]:
-    """Characters of each column: its need, and of what is left over as much as it can use."""
-    slack = width - _needed(columns)
-    rooms = [column.min_width for column in columns]
-    # Cells that would break get the room before headers that would.
-    order = sorted(range(len(columns)), key=lambda i: not columns[i].wraps_at)
-    for i in order:
-        extra = min(columns[i].max_width - rooms[i], slack)
-        slack -= extra
-        rooms[i] += extra
-    return rooms
 
 
 def _as_lists(columns: Sequence[Column], width: int) -> list[RenderableType]:
@@ -219,10 +182,8 @@ def _as_lists(columns: Sequence[Column], width: int) -> list[RenderableType]:
     for row in zip(*(column.cells for column in columns), strict=True):
         for column, cell in zip(columns, row, strict=True):
             header, text = Text(column.header, style="dim"), _rich_text(cell)
-            widest = max(map(cell_len, cell.text.split()), default=0)
-            if widest <= width - names and (
-                column.wraps_at or cell_len(cell.text) <= width - names
-            ):
+            parts = cell.split() if column.wraps_at else [cell]
+            if max(map(cell_len, parts), default=0) <= width - names:
                 line = RichTable.grid()
                 line.add_column(width=names)
                 line.add_column()
@@ -235,35 +196,22 @@ def _as_lists(columns: Sequence[Column], width: int) -> list[RenderableType]:
     return lines
 
 
-def _rich_text(cell: Cell) -> Text:
-    return Text(cell.text, style="bold" if cell.is_bold else "")
+def _rich_text(cell: str) -> Text:
+    return Text(cell, style="bold" if isinstance(cell, Bold) else "")
 
 
 def to_markdown(tables: Iterable[Table]) -> str:
     """Pipe tables with their notes below."""
     parts = []
     for table in tables:
+        header, *rows = _texts(table, _markdown, "**{}**")
+        rule = ["---:" if column.is_number else "---" for column in table.columns]
         lines = [f"**{_markdown(table.title)}**\n"] if table.heading else []
-        lines += [
-            "| " + " | ".join(_markdown(column.header) for column in table.columns) + " |",
-            "|" + "|".join("---:" if column.is_number else "---" for column in table.columns) + "|",
-        ]
-        for row in table.rows:
-            cells = (
-                f"**{_markdown(cell.text)}**" if cell.is_bold else _markdown(cell.text)
-                for cell in row
-            )
-            lines.append("| " + " | ".join(cells) + " |")
-        if table.notes:
-            lines += ["", *(f"- {_markdown(note)}" for note in table.notes)]
+        lines += [f"| {' | '.join(header)} |", f"|{'|'.join(rule)}|"]
+        lines += [f"| {' | '.join(row)} |" for row in rows]
+        lines += ["", *(f"- {_markdown(note)}" for note in table.notes)] if table.notes else []
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
-
-
-def _markdown(text: str) -> str:
-    for char in "\\`*_|<>[]":
-        text = text.replace(char, f"\\{char}")
-    return " ".join(text.split())
 
 
 def to_latex(tables: Iterable[Table]) -> str:
@@ -271,19 +219,27 @@ def to_latex(tables: Iterable[Table]) -> str:
     parts = []
     for table in tables:
         shape = "".join("r" if column.is_number else "l" for column in table.columns)
-        lines = [f"\\begin{{tabular}}{{{shape}}}", "\\toprule"]
-        lines.append(" & ".join(_latex(column.header) for column in table.columns) + r" \\")
-        lines.append("\\midrule")
-        for row in table.rows:
-            cells = (
-                f"\\textbf{{{_latex(cell.text)}}}" if cell.is_bold else _latex(cell.text)
-                for cell in row
-            )
-            lines.append(" & ".join(cells) + r" \\")
+        header, *rows = (
+            " & ".join(row) + r" \\" for row in _texts(table, _latex, r"\textbf{{{}}}")
+        )
+        lines = [f"\\begin{{tabular}}{{{shape}}}", "\\toprule", header, "\\midrule", *rows]
         lines += ["\\bottomrule", "\\end{tabular}"]
         lines += [f"% {line}" for note in table.notes for line in note.splitlines()]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
+
+
+def _texts(table: Table, escaped: Callable[[str], str], bold: str) -> list[list[str]]:
+    """The headers, then the cells row by row, as text of a markup language."""
+    rows = [[column.header for column in table.columns], *table.rows]
+    return [
+        [bold.format(escaped(one)) if isinstance(one, Bold) else escaped(one) for one in row]
+        for row in rows
+    ]
+
+
+def _markdown(text: str) -> str:
+    return " ".join(re.sub(r"([\\`*_|<>\[\]])", r"\\\1", text).split())
 
 
 def _latex(text: str) -> str:
@@ -292,34 +248,28 @@ def _latex(text: str) -> str:
 
 def to_html(table: Table) -> str:
     """A table element and its notes; every text is escaped."""
-    kinds = [
-        ("num" if column.is_number else "name") + (" wrap" if column.wraps_at else "")
-        for column in table.columns
-    ]
-    head = ""
-    for kind, column in zip(kinds, table.columns, strict=True):
+    columns, head, rows = [], "", ""
+    for column in table.columns:
+        kind = ("num" if column.is_number else "name") + (" wrap" if column.wraps_at else "")
         tip = f' title="{escape(column.tip)}"' if column.tip else ""
         # The arrow stays with the last word where a header breaks.
         words = re.sub(r" (?=[↑↓])", "&nbsp;", escape(column.header))
         head += f'<th scope="col" class="{kind}"{tip}>{words}</th>'
-    headers = [escape(column.header) for column in table.columns]
-    rows = []
+        columns.append((kind, escape(column.header)))
     for row in table.rows:
-        cells = []
-        for kind, cell, header in zip(kinds, row, headers, strict=True):
-            # A count stays with what it counts where a cell breaks.
-            text = re.sub(r"(\d) ([a-z])|(±) ", r"\1\3&nbsp;\2", escape(cell.text))
-            bold = f"<b>{text}</b>" if cell.is_bold else text
-            cells.append(f'<td class="{kind}" data-label="{header}">{bold}</td>')
         # A long name breaks after an underscore, not in a word.
-        name = escape(row[0].text).replace("_", "_<wbr>")
-        cells[0] = f'<th scope="row">{name}</th>'
-        rows.append(f"<tr>{''.join(cells)}</tr>")
+        cells = f'<th scope="row">{escape(row[0]).replace("_", "_<wbr>")}</th>'
+        for (kind, header), cell in zip(columns[1:], row[1:], strict=True):
+            # A count stays with what it counts where a cell breaks.
+            text = re.sub(r"(\d) ([a-z])|(±) ", r"\1\3&nbsp;\2", escape(cell))
+            text = f"<b>{text}</b>" if isinstance(cell, Bold) else text
+            cells += f'<td class="{kind}" data-label="{header}">{text}</td>'
+        rows += f"<tr>{cells}</tr>"
     dense = ' class="dense"' if len(table.columns) > _MAX_ROOMY else ""
     notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
     # A tab index makes it scrollable by the keyboard.
     return (
         f'<div class="wide" tabindex="0" role="group" aria-label="{escape(table.heading)}">'
         f"<table{dense}><thead><tr>{head}</tr></thead>"
-        f'<tbody>{"".join(rows)}</tbody></table></div><ul class="notes">{notes}</ul>'
+        f'<tbody>{rows}</tbody></table></div><ul class="notes">{notes}</ul>'
     )

@@ -9,20 +9,22 @@ import pandas as pd
 
 from tuneparts.core import atomic, settings
 from tuneparts.core.errors import ConfigError, DataMissingError, UnknownNameError
-from tuneparts.results import rendering
-from tuneparts.results.compare import Comparison, Decision, compare, decision
+from tuneparts.results import rendering, sample_grid
+from tuneparts.results.compare import Comparison
 from tuneparts.results.run_data import ArtifactReader, RunData
-from tuneparts.results.sample_grid import SampleGrid
 from tuneparts.search import frames, runs
 from tuneparts.search.card import RunCard
+from tuneparts.search.checkpoints import ArtifactStore
 from tuneparts.search.events import TrialId
+from tuneparts.search.spec import Search
 from tuneparts.search.state import RunState, TrialRecord
+from tuneparts.search.storage import Folder
+from tuneparts.tracking import record
 
 if TYPE_CHECKING:  # slow to import, and not every reader needs them
     from plotly.graph_objects import Figure
     from torch import nn
 
-    from tuneparts.search.spec import Search
     from tuneparts.training.learner import Learner
 
 _LONGEST_DESCRIPTION = 7000
@@ -50,27 +52,22 @@ class Results(RunData):
     A run that goes on needs a new object: this one shows the journal as it was first read.
     """
 
-    def __init__(self, run: runs.Run, *, has_run: bool = False) -> None:
-        vars(self).update(run=run, _has_run=has_run)
-
     run: runs.Run
+    name: str
     _has_run: bool
 
-    @property
-    def name(self) -> str:
-        """Of the run."""
-        return self.run.name
+    def __init__(self, run: runs.Run, *, has_run: bool = False) -> None:
+        vars(self).update(run=run, name=run.name, _has_run=has_run)
 
     @property
-    def search(self) -> "Search":
+    def search(self) -> Search:
         """The resolved search, as it was when the run began, or was last extended."""
         return self.run.search
 
-    @property
+    @cached_property
     def search_facts(self) -> dict[str, Any]:
         """The resolved search as plain values, without its classes."""
-        found: dict[str, Any] = self.run.card["search"]
-        return found
+        return dict(self.run.card["search"])
 
     @property
     def table(self) -> pd.DataFrame:
@@ -80,85 +77,58 @@ class Results(RunData):
     @cached_property
     def metadata(self) -> RunCard:
         """What the run is besides its numbers."""
-        return RunCard.of(self.run, self.parent_run_id, self._state.stops)
+        return RunCard.of(self.run, self.parent_run_id, self.state.stops)
 
     @property
     def parent_run_id(self) -> str:
         """MLflow's id of the whole run; empty while the store has not answered."""
-        return self._tracked[0]
+        return self._tracked.parent or ""
 
     @property
     def run_ids(self) -> dict[TrialId, str]:
         """MLflow's id of each trial that the store has."""
-        return self._tracked[1]
+        return self._tracked.trials
 
     @cached_property
-    def _tracked(self) -> tuple[str, dict[TrialId, str]]:
-        from tuneparts.tracking import record
-
-        known = record.load(self.run.folder)
-        return ("", {}) if known is None else (known.parent or "", known.trials)
+    def _tracked(self) -> record.Record:
+        return record.load(self.run.folder) or record.Record(self.run.folder, key="")
 
     @cached_property
-    def _frames(self) -> dict[str, pd.DataFrame]:
-        _ = self.find  # refuses a storage that leads out of the run's folder
-        state = self._state
-        return {
-            "trials": frames.trials(state, self.run_ids),
-            "steps": frames.steps(state),
-            "schedules": frames.schedules(state),
-            "drawn": frames.drawn(self.search, state),
-        }
-
-    @cached_property
-    def _state(self) -> RunState:
+    def state(self) -> RunState:
         """What the journal says, parsed once for all that is made from it."""
+        _ = self.find  # refuses a storage that leads out of the run's folder
         return RunState.read(self.run.folder / "journal.jsonl")
 
-    @property
+    @cached_property
     def trials(self) -> pd.DataFrame:
         """One row per trial; see `frames.trials`."""
-        return self._frames["trials"]
+        return frames.trials(self.state, self.run_ids)
 
-    @property
+    @cached_property
     def steps(self) -> pd.DataFrame:
         """One row per trial, metric and step; see `frames.steps`."""
-        return self._frames["steps"]
+        return frames.steps(self.state)
 
-    @property
+    @cached_property
     def schedules(self) -> pd.DataFrame:
         """Values that changed on the way of each trial; see `frames.schedules`."""
-        return self._frames["schedules"]
+        return frames.schedules(self.state)
 
-    @property
+    @cached_property
     def drawn(self) -> pd.DataFrame:
         """What each trial drew from its arm's space; see `frames.drawn`."""
-        return self._frames["drawn"]
+        return frames.drawn(self.search, self.state)
 
     @cached_property
     def find(self) -> ArtifactReader | None:
         """Reads the tables that trials left."""
-        from tuneparts.search.checkpoints import ArtifactStore
-        from tuneparts.search.storage import Folder
-
         return ArtifactStore(Folder(self.run.storage)).find
 
-    @property
-    def sample_grids(self) -> tuple[SampleGrid, ...]:
-        """Examples under the augmentation that selected trials found."""
-        return self._samples[0]
-
-    @property
-    def sample_grids_note(self) -> str:
-        """Why there are no sample grids."""
-        return self._samples[1]
-
     @cached_property
-    def _samples(self) -> tuple[tuple[SampleGrid, ...], str]:
-        from tuneparts.results import sample_grid
-
+    def sample_grids(self) -> tuple[sample_grid.SampleGrid, ...] | str:
+        """Examples under the augmentation that selected trials found, or why there are none."""
         if "samples" not in self.metadata.figures:
-            return (), ""
+            return ()
         return sample_grid.of(self.search, self.selected, has_run=self._has_run)
 
     def compare(
@@ -181,57 +151,35 @@ class Results(RunData):
             at: a cost on the way instead of the end, as in `weight_steps=1200`.
         """
         metadata = self.metadata
-        within = metadata.within if within is None else within
-        if pairs is None:
-            pairs = [(metadata.compare[0], metadata.compare[1])] if metadata.compare else None
-            if against is not None or pairs is None:
-                first = against or self.best_arm()
-                rivals = [arm.name for arm in metadata.arms if arm.competes]
-                pairs = [(first, name) for name in rivals if name != first]
-        elif against is not None:
+        if pairs is not None and against is not None:
             raise ConfigError("comparisons are given as pairs or `against` one arm, but got both.")
+        if pairs is None and against is None and metadata.compare:
+            pairs = [(metadata.compare[0], metadata.compare[1])]
+        elif pairs is None:
+            first = against or self.best_arm()
+            rivals = [arm.name for arm in metadata.arms if arm.competes]
+            pairs = [(first, name) for name in rivals if name != first]
         if not pairs:
             raise ConfigError(f"a comparison has two arms, but {self.name} has one.")
-        selected = (self if at is None else self.at(at, needs=metric)).selected
-        return compare(selected, metadata, pairs, metric=metric, within=within)
-
-    def decide(
-        self,
-        pair: tuple[str, str],
-        *,
-        within: float | None = None,
-        metric: str = "test/accuracy",
-    ) -> Decision:
-        """What the replicates that two arms share allow to say, however often one looks.
-
-        The verdict is on the first arm of the pair; `within` is a margin of equivalence.
-        """
-        return decision(self.selected, self.metadata, pair, metric=metric, within=within)
+        within = metadata.within if within is None else within
+        data = self if at is None else self.at(at, needs=metric)
+        return data.compared(pairs, metric, within)
 
     def best_arm(self) -> str:
         """The arm whose selected trials have the best mean score by the search's metric.
 
         Test scores have no say. An arm without the metric, such as one that trains on all the
         data, cannot be the best.
-
-        Raises:
-            DataMissingError: No arm has the metric yet.
         """
         metric = self.metadata.metric
-        arms = self.verdict(metric).ranked
-        if not arms:
-            raise DataMissingError(
-                f"the best arm is the one with the best {metric}, but no finished "
-                f"trial of {self.name} has reported it. Name an arm."
-            )
-        return arms[0]
+        if arms := self.verdict(metric).ranked:
+            return arms[0]
+        raise DataMissingError(
+            f"no finished trial of {self.name} has reported {metric}. Name an arm."
+        )
 
     def selected_trial(self, arm: str, seed: int | None = None) -> TrialId:
-        """The trial that stands for an arm; of its first seed unless told otherwise.
-
-        Raises:
-            UnknownNameError: The arm has no selected trial.
-        """
+        """The trial that stands for an arm, of its first seed by default."""
         rows = self.selected if seed is None else self.selected[self.selected["seed"] == seed]
         own = rows[rows["arm"] == arm]
         if own.empty:
@@ -239,20 +187,12 @@ class Results(RunData):
         return TrialId.parse(str(own.iloc[0]["trial"]))
 
     def best(self, arm: str) -> pd.DataFrame:
-        """The selected trial of each seed of an arm: its config, scores and hypers.
-
-        Raises:
-            UnknownNameError: The arm has no selected trial.
-        """
+        """The selected trial of each seed of an arm: its config, scores and hypers."""
         self.selected_trial(arm)  # refuses a name that is not there
         return self.selected[self.selected["arm"] == arm].set_index("seed")
 
     def figure(self, request: str) -> "Figure":
-        """A figure of the report, such as `accuracy` or `accuracy:val/nll`.
-
-        Raises:
-            DataMissingError: The run has nothing that the figure could show.
-        """
+        """A figure of the report, such as `accuracy` or `accuracy:val/nll`."""
         from tuneparts.results.figures.drawing import Note
         from tuneparts.results.figures.gallery import draw
 
@@ -265,19 +205,22 @@ class Results(RunData):
         """Write the report; returns the path of its page."""
         return self.write_report()["report.html"]
 
-    def net(self, arm: str, seed: int | None = None) -> "nn.Module":
-        """The trained net of an arm's selected trial, from inputs as the data holds them to logits.
+    def write_report(self) -> dict[str, Path]:
+        """Write page, tables and figures into the folder of reports; returns their paths."""
+        from tuneparts.results import static_export
 
-        Of the first replicate when `seed` is None.
-        """
+        return self.write(self._report_folder) | static_export.write(self._report_folder)
+
+    @property
+    def _report_folder(self) -> Path:
+        return atomic.inside(self.run.folder, self.run.folder / "report" / "figures").parent
+
+    def net(self, arm: str, seed: int | None = None) -> "nn.Module":
+        """The trained net of a `selected_trial`, from inputs as the data holds them to logits."""
         return self.learner(self.selected_trial(arm, seed)).final_module()
 
     def keep_model(self, trial: TrialId) -> str:
-        """Log the final net of a trial to its MLflow run, unless it is there; returns its URI.
-
-        Raises:
-            DataMissingError: MLflow does not know the trial yet, or its last state is gone.
-        """
+        """Log the final net of a trial to its MLflow run, unless it is there; returns its URI."""
         import numpy as np
 
         from tuneparts.executors.worker import trial_data
@@ -286,12 +229,8 @@ class Results(RunData):
         uri = store.resolve(settings.current().tracking_uri)
         run_id = self.run_ids.get(trial)
         if run_id is None:
-            raise DataMissingError(
-                f"a model belongs to the MLflow run of its trial, but {trial} has none in the "
-                f"store yet. Send it with `tuneparts sync {self.run.name}`."
-            )
-        found = models.logged(uri, run_id)
-        if found is not None:
+            raise DataMissingError(f"{trial} is not in MLflow yet: `tuneparts sync {self.name}`.")
+        if (found := models.logged(uri, run_id)) is not None:
             return found
         code = self.run.folder / "code"
         with self.run.code.importable():
@@ -302,11 +241,7 @@ class Results(RunData):
             return models.log(uri, run_id, module, example, code=brought)
 
     def learner(self, trial: TrialId) -> "Learner":
-        """A trial's learner in its last state, on the CPU.
-
-        Raises:
-            DataMissingError: The run has no such trial, or its checkpoint is gone.
-        """
+        """A trial's learner in its last state, on the CPU."""
         from tuneparts.executors.worker import restore_learner
 
         config = self._record(trial).config
@@ -314,26 +249,18 @@ class Results(RunData):
             return restore_learner(self.search, self.run.storage, trial, config)
 
     def _record(self, trial: TrialId) -> TrialRecord:
-        record = self._state.trials.get(trial)
-        if record is None:
-            raise DataMissingError(
-                f"{self.run.name} has no trial {trial}. See `tuneparts report {self.run.name}`."
-            )
-        return record
-
-    def write_report(self) -> dict[str, Path]:
-        """Write page, tables and figures into the run's folder `report`; returns their paths."""
-        from tuneparts.results import static_export
-
-        folder = atomic.inside(self.run.folder, self.run.folder / "report" / "figures").parent
-        return self.write(folder) | static_export.write(folder)
+        if trial not in self.state.trials:
+            raise DataMissingError(f"{self.run.name} has no trial {trial}.")
+        return self.state.trials[trial]
 
     def export(self, to: str, out: Path | None = None) -> list[Path]:
-        """Write the run for other programs; see `tuneparts.results.export`.
+        """Write the run for other programs; files of an earlier export are replaced.
 
         Args:
-            to: optuna, csv, parquet or results.
-            out: File, or folder of the files; in the run's folder `export` when None.
+            to: `optuna`: a storage with one study per arm; `csv` or `parquet`: trials and steps;
+                `results`: what `tuneparts report` and `compare` need, to be published.
+            out: The storage (`.db` for SQLite, anything else for Optuna's journal), or for the
+                others a folder; in the run's folder `export` when None.
         """
         from tuneparts.results.export import export
 

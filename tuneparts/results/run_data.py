@@ -4,6 +4,8 @@ Every part is computed once, when it is first asked for.
 """
 
 import io
+import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,39 +17,30 @@ import pandas as pd
 from tuneparts.core import atomic, schema
 from tuneparts.core.errors import ConfigError, DataMissingError
 from tuneparts.results import answer, compare, rendering, tables
+from tuneparts.results.compare import Comparison, Decision, Verdict
 from tuneparts.results.rendering import Table
 from tuneparts.results.sample_grid import SampleGrid
-from tuneparts.results.select import column, members, select, summarise
-from tuneparts.search.card import RunCard
+from tuneparts.results.select import by_seed, column, members, select, summarise
+from tuneparts.results.statistics import Worth, estimate, worth
+from tuneparts.search.card import ArmCard, RunCard
 from tuneparts.search.frames import DRAWN_COLUMNS, SCHEDULE_COLUMNS, STEP_COLUMNS
 
 ArtifactReader: TypeAlias = Callable[[str, str], str | None]
 """Returns the CSV text of a table that a trial left, given (trial, name); None if there is none."""
-_COSTS = ("passes", "weight_steps", "seconds")
+_COST = re.compile(r"\s*(?:cost/)?(passes|weight_steps|seconds)\s*=\s*(\d+\.?\d*(?:e\d+)?)\s*")
 
 
 @dataclass(frozen=True, eq=False)
 class RunData:
-    """The frames of a run, and what is derived from them.
-
-    Example:
-        >>> from tuneparts.search.card import ArmCard
-        >>> metadata = RunCard("digits", "?", (ArmCard("a", "standard", 1, (0,)),))
-        >>> trial = {"arm": "a", "seed": 0, "index": 0, "outcome": "finished", "error": ""}
-        >>> trials = pd.DataFrame([trial | {"test/accuracy": 0.9, "cost/passes": 400}])
-        >>> RunData(metadata, trials, steps=pd.DataFrame()).answer
-        'a has test accuracy 0.9000 (1 seed); there is no other arm.'
-    """
+    """The frames of a run, and what is derived from them."""
 
     metadata: RunCard
     trials: pd.DataFrame
-    """One row per trial."""
+    """One row per trial; see `frames.trials`."""
     steps: pd.DataFrame
-    """One row per trial, metric and step (passes so far)."""
-    sample_grids: tuple[SampleGrid, ...] = ()
-    """Examples under the augmentation that selected trials found."""
-    sample_grids_note: str = ""
-    """Why there are no sample grids."""
+    """One row per trial, metric and step (passes so far); see `frames.steps`."""
+    sample_grids: tuple[SampleGrid, ...] | str = ()
+    """Examples under the augmentation that selected trials found, or why there are none."""
     schedules: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=SCHEDULE_COLUMNS))
     """Values that changed on the way of each trial; see `frames.schedules`."""
     drawn: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=DRAWN_COLUMNS))
@@ -70,18 +63,16 @@ class RunData:
     @cached_property
     def tables(self) -> tuple[Table, ...]:
         """The tables of the report: scores and costs, hypers, communication, schedules."""
-        found = self.schedules[self.schedules["trial"].isin(self.selected.get("trial", []))]
         with schema.using(*self.metadata.metrics):
-            return tables.build(self.summary, self.metadata, self.verdict, found)
+            return tables.build(self)
 
     @cached_property
     def comparisons(self) -> tuple[Table, ...]:
-        """Verdicts on the contrast that the search declares, and on all other arms.
+        """Verdicts on the contrast that the search declares, and as a family on all other arms.
 
-        The contrast is a family of its own. The others are compared with its second arm, or where
-        none is declared with the arm that validation finds best, and adjusted for each other.
+        Those are compared with its second arm, or with the one that validation finds best.
         """
-        metadata, metric = self.metadata, self.answer_metric
+        metadata, metric, within = self.metadata, self.answer_metric, self.metadata.within
         scored = self.verdict(metric).ranked
         declared = metadata.compare if set(metadata.compare) <= set(scored) else ()
         ranked = self.verdict(metadata.metric).ranked if metadata.metric else ()
@@ -99,23 +90,18 @@ class RunData:
                 "The comparison that answers the question": [(one, base) for one in declared[:1]],
                 f"All {'other ' * bool(declared)}arms beside {base}": rest,
             }
-            found = []
-            for heading, pairs in families.items():
-                if pairs:
-                    judged = compare.compare(
-                        self.selected, metadata, pairs, metric=metric, within=metadata.within
-                    )
-                    table = compare.table(judged, metadata, metric=metric, within=metadata.within)
-                    found.append(replace(table, heading=heading))
-            return tuple(found)
+            asked = {name: pairs for name, pairs in families.items() if pairs}
+            found = {name: self.compared(pairs, metric, within) for name, pairs in asked.items()}
+            return tuple(
+                compare.table(judged, name, metric=metric, within=within)
+                for name, judged in found.items()
+            )
 
     @cached_property
     def answer(self) -> str:
         """The question answered: the contrast that the search declares, then the best arm."""
         with schema.using(*self.metadata.metrics):
-            return answer.answer(
-                self.trials, self.selected, self.summary, self.metadata, self.answer_metric
-            )
+            return answer.answer(self)
 
     @property
     def answer_metric(self) -> str:
@@ -123,16 +109,81 @@ class RunData:
         own, usual = self.metadata.metric, f"test/{self.metadata.quantity}"
         return own if usual not in self.trials and own in self.trials else usual
 
-    def verdict(self, metric: str) -> compare.Verdict:
-        """The arms compared by a metric of the selected trials."""
-        if metric not in self._verdicts:
-            with schema.using(*self.metadata.metrics):
-                self._verdicts[metric] = compare.judge(self.selected, self.metadata, metric)
-        return self._verdicts[metric]
+    def verdict(self, metric: str, arms: Sequence[ArmCard] | None = None) -> Verdict:
+        """The best arm by a metric of the selected trials compared with all others."""
+        arms = self.metadata.arms if arms is None else arms
+        scores = {arm.name: by_seed(self.selected, arm.name, metric) for arm in arms}
+        means = {arm: estimate(list(own.values())).mean for arm, own in scores.items() if own}
+        with schema.using(*self.metadata.metrics):
+            ranked = sorted(means, key=lambda arm: means[arm], reverse=compare.is_up(metric))
+            # Scores on different examples are no comparison, so no arm wins.
+            is_one_task = len({arm.judged_on for arm in arms if arm.name in means}) <= 1
+            pairs = [(ranked[0], name) for name in ranked[1:]] if is_one_task else []
+            found = compare.verdicts(scores, pairs, metric=metric, jointly=True)
+        return Verdict(metric, tuple(ranked), {one.other: one for one in found})
 
-    @cached_property
-    def _verdicts(self) -> dict[str, compare.Verdict]:
-        return {}
+    def compared(
+        self, pairs: Sequence[tuple[str, str]], metric: str, within: float | None = None
+    ) -> list[Comparison]:
+        """Verdicts on pairs of arms, adjusted for each other, over the selected trials."""
+        scores = self._scores(pairs, metric, within)
+        found = compare.verdicts(scores, pairs, metric=metric, within=within)
+        for i, pair in enumerate(pairs):
+            if pair in self.metadata.until_decided:
+                decided = self.decide(pair, metric=metric, within=within)
+                found[i] = replace(found[i], decision=decided)
+        return found
+
+    def decide(
+        self, pair: tuple[str, str], *, within: float | None = None, metric: str = "test/accuracy"
+    ) -> Decision:
+        """What the replicates that two arms share allow to say, however often one looks.
+
+        The verdict is on the first arm of the pair; `within` is a margin of equivalence.
+        """
+        one, other = self._scores([pair], metric, within).values()
+        differences = [one[seed] - other[seed] for seed in sorted(set(one) & set(other))]
+        return compare.decide(differences, within=within, is_up=compare.is_up(metric))
+
+    def _scores(
+        self, pairs: Sequence[tuple[str, str]], metric: str, within: float | None
+    ) -> dict[str, dict[int, float]]:
+        """By arm and seed; refuses what cannot be compared."""
+        if schema.lookup(metric).direction is schema.Direction.NONE:
+            raise ConfigError(
+                f"`{metric}` has no direction: more of it is neither better nor worse."
+            )
+        if within is not None and not 0 < within < math.inf:
+            raise ConfigError(f"`within` = {within}: a margin of equivalence is above 0.")
+        for one, other in pairs:
+            if one == other:
+                raise ConfigError(f"an arm is compared with another one, but got `{one}` twice.")
+            if self.metadata.arm(one).judged_on != self.metadata.arm(other).judged_on:
+                raise ConfigError(f"`{one}` and `{other}` are judged on different examples.")
+        scores = {name: by_seed(self.selected, name, metric) for pair in pairs for name in pair}
+        if silent := next((name for name, own in scores.items() if not own), None):
+            raise ConfigError(
+                "arms are compared by a metric that they have, but no selected trial of "
+                f"`{silent}` has `{metric}`. Choose another metric or arm."
+            )
+        return scores
+
+    def worth(self, arm: str, against: str, metric: str) -> Worth | None:
+        """How many trials of one arm match another one; None where trials depend on each other."""
+        searching = self.metadata.arm(against)
+        if searching.is_adaptive or searching.trials_per_seed == 1:
+            return None
+        rule = schema.selection_metric(self.metadata.metric)
+        known = self.trials[self.trials["arm"] == against]
+        known = known[known["outcome"] == "finished"].sort_values("index")
+        known = known.assign(val=column(known, rule.name), test=column(known, metric))
+        groups = known.dropna(subset=["val", "test"]).groupby("seed")
+        return worth(
+            {int(str(seed)): (own["val"], own["test"]) for seed, own in groups},
+            by_seed(self.selected, arm, metric),
+            selects_larger=compare.is_up(rule.name),
+            larger_is_better=compare.is_up(metric),
+        )
 
     def paths(self, metric: str) -> pd.DataFrame:
         """Steps of the selected trials for one metric, sorted by trial and step."""
@@ -149,10 +200,7 @@ class RunData:
 
     @property
     def front(self) -> pd.DataFrame:
-        """The trials on the Pareto front of their arm and seed; none where there is one objective.
-
-        Columns: arm, seed, index, trial, the objectives, `cost/passes`.
-        """
+        """The trials on the Pareto front of their arm and seed; none with one objective."""
         if not self.metadata.objectives:
             return pd.DataFrame()
         known = members(self.trials, self.metadata)
@@ -161,37 +209,39 @@ class RunData:
     def at(self, cost: str, *, needs: str) -> "RunData":
         """The run as if every trial had been read at its last report of at most so much of a cost.
 
-        A method that takes two passes for each update of its weights has made half as many updates
-        at equal passes; at `weight_steps=1200` it is compared with others at equal updates. Trials
-        are selected anew, by what validation said at that report. What a trial reports at its end
-        only is missing.
-
-        Raises:
-            DataMissingError: No step has the cost or the metric that it `needs`, or none is so
-                early.
+        At `weight_steps=1200` methods that take different numbers of passes for an update of the
+        weights are compared at equal updates. Trials are selected anew, by what validation said at
+        that report; what a trial reports at its end only, which `needs` cannot be, is missing.
         """
         name, count = _parse_cost(cost)
-        trials = _trials_at(self, name, count, needs)
-        return RunData(
-            self.metadata,
-            trials,
-            self.steps,
-            schedules=self.schedules,
-            drawn=self.drawn,
-            find=self.find,
-        )
+        run, reports = self.metadata.name, pd.DataFrame()
+        if not self.steps.empty:  # a row per trial and step, a column per metric
+            steps = self.steps.drop_duplicates(["trial", "metric", "step"], keep="last")
+            reports = steps.pivot_table(index=["trial", "step"], columns="metric", values="value")
+            reports["cost/passes"] = reports.index.get_level_values("step").astype(float)
+        for metric in (name, needs, self.metadata.metric):
+            if metric not in reports:
+                raise DataMissingError(
+                    f"no step of {run} has `{metric}`. Scores of test data are reported on the way "
+                    "where the search has `score_test_always`."
+                )
+        finished = self.trials["trial"][self.trials["outcome"] == "finished"]
+        if silent := sorted(set(finished) - set(reports.index.get_level_values("trial"))):
+            raise DataMissingError(
+                f"{len(silent)} of {len(finished)} have no steps, as `{silent[0]}`, but trials are "
+                "selected anew on the way. Large runs release those of selected ones."
+            )
+        reached = reports[reports[name] <= count].groupby(level="trial").tail(1)
+        if reached.empty:
+            first = f"the first report of {run} is at {reports[name].min():,.0f}"
+            raise DataMissingError(f"`{cost}`: {first}. Ask for more.")
+        ends = [n for n in map(str, self.trials) if "/" in n and not n.startswith("param.")]
+        reached, kept = reached.reset_index("step", drop=True), self.trials.drop(columns=ends)
+        trials = kept.merge(reached, how="left", left_on="trial", right_index=True)
+        return RunData(self.metadata, trials, self.steps)
 
     def write(self, folder: Path) -> dict[str, Path]:
-        """Write the report into a folder: page, tables, figures and metadata.
-
-        Only `report.html` holds plotly's code, packed (2 MB), so that the page can be mailed and
-        the folder stays small.
-
-        Returns:
-            Path by name relative to the folder: report.html, table.md, table.csv, table.tex,
-            trials.csv, metadata.json, and figures/<name>.json and .csv for each figure that has
-            data.
-        """
+        """Write the report into a folder: page, tables, figures and metadata, by relative path."""
         from tuneparts.results.figures.drawing import Drawing
         from tuneparts.results.figures.gallery import draw
         from tuneparts.results.page import address, page
@@ -215,67 +265,24 @@ class RunData:
 
 
 def _parse_cost(text: str) -> tuple[str, float]:
-    """Read a cost and a count.
-
-    Example:
-        >>> _parse_cost("weight_steps=1200")
-        ('cost/weight_steps', 1200.0)
-    """
-    name, _, count = text.partition("=")
-    name = name.strip().removeprefix("cost/")
-    try:
-        value = float(count)
-    except ValueError:
-        value = -1.0
-    if name not in _COSTS or not 0 < value < float("inf"):
+    """Read a cost and a count: `weight_steps=1200` is ("cost/weight_steps", 1200.0)."""
+    match = _COST.fullmatch(text)
+    if match is None or not float(match[2]):
         raise ConfigError(
-            f"a cost is written as `NAME=COUNT` with one of {', '.join(_COSTS)} and a count above "
-            f"0, as in weight_steps=1200, but got `{text}`."
+            f"`{text}`: a cost is written as `NAME=COUNT` with passes, weight_steps or seconds and "
+            "a count above 0, as in weight_steps=1200."
         )
-    return f"cost/{name}", value
+    return f"cost/{match[1]}", float(match[2])
 
 
-def _trials_at(data: RunData, cost: str, count: float, needs: str) -> pd.DataFrame:
-    search, reports = data.metadata.name, pd.DataFrame(columns=list(STEP_COLUMNS))
-    if not data.steps.empty:  # a row per trial and step, a column per metric
-        steps = data.steps.drop_duplicates(["trial", "metric", "step"], keep="last")
-        reports = steps.pivot_table(index=["trial", "step"], columns="metric", values="value")
-        reports["cost/passes"] = reports.index.get_level_values("step").astype(float)
-    for name in (cost, needs, data.metadata.metric):
-        if name not in reports:
-            raise DataMissingError(
-                f"arms are compared on the way by what trials report there, but no step of "
-                f"{search} has `{name}`. Scores of test data are reported on the way "
-                "where the search has `score_test_always`."
-            )
-    finished = data.trials[data.trials["outcome"] == "finished"]
-    silent = sorted(set(finished["trial"]) - set(reports.index.get_level_values("trial")))
-    if silent:
-        raise DataMissingError(
-            f"trials are selected anew on the way, but {len(silent)} of {len(finished)} have no "
-            f"steps, as `{silent[0]}`. Released files of large runs hold those of selected trials."
-        )
-    reached = reports[reports[cost] <= count].groupby(level="trial").tail(1)
-    if reached.empty:
-        raise DataMissingError(
-            f"trials are read at their last report of at most this cost, but the first report of "
-            f"{search} is at {reports[cost].min():,.0f} and `{cost}` is asked for at "
-            f"{count:,.0f}. Ask for more."
-        )
-    ends = [n for n in map(str, data.trials) if "/" in n and not n.startswith("param.")]
-    reached = reached.reset_index("step", drop=True)
-    kept = data.trials.drop(columns=ends)
-    return kept.merge(reached, how="left", left_on="trial", right_index=True)
-
-
-def cost_note(found: RunData, arms: Sequence[str], at: str) -> str:
+def cost_note(data: RunData, compared: Sequence[Comparison], at: str) -> str:
     """A sentence on where each arm was read, and what that does not mean."""
-    chosen, (cost, count) = found.selected, _parse_cost(at)
+    chosen, (cost, count) = data.selected, _parse_cost(at)
     places = []
-    for arm in arms:
+    for arm in dict.fromkeys(name for pair in compared for name in (pair.one, pair.other)):
         counts = column(chosen[chosen["arm"] == arm], cost).dropna()
-        low, high = (f"{value:,.0f}" for value in (counts.min(), counts.max()))
-        places.append(f"{arm} {low}" if low == high else f"{arm} {low} to {high}")
+        ends = dict.fromkeys(f"{value:,.0f}" for value in (counts.min(), counts.max()))
+        places.append(f"{arm} {' to '.join(ends)}")
     unit = cost.removeprefix("cost/").replace("_", " ")
     return (
         f"Every trial is read at its last report of at most {count:,.0f} {unit}: "

@@ -20,7 +20,7 @@ from tuneparts.executors.place import Executor, Place
 from tuneparts.results.compare import Decision
 from tuneparts.results.figures import gallery
 from tuneparts.results.figures.style import arm_styles
-from tuneparts.results.live import LiveView
+from tuneparts.results.progress import LiveView
 from tuneparts.results.results import Results
 from tuneparts.search import code, data_record, runs
 from tuneparts.search import load as search_files

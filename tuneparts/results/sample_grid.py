@@ -1,23 +1,18 @@
-"""Examples as a net sees them: each example beside draws of its augmentation.
-
-The draws are made by the very code that training used, at the hypers that the run reported.
+"""Examples as a net sees them: each beside draws of its augmentation, made by the code of training.
 
 Legend: E examples, D draws of each, C channels, H height, W width.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from tuneparts.core.errors import DataError
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tuneparts.data.task import Task
+from tuneparts.data.task import Task
+from tuneparts.search.spec import Search
 
 NUM_EXAMPLES = 4
 NUM_DRAWS = 7
@@ -47,15 +42,10 @@ class SampleGrid:
         return whole
 
 
-def of(search: Any, selected: "pd.DataFrame", has_run: bool) -> tuple[tuple[SampleGrid, ...], str]:
+def of(search: Search, selected: pd.DataFrame, *, has_run: bool) -> tuple[SampleGrid, ...] | str:
     """Make a grid for the first seed of every arm that augments images, or say why there is none.
 
-    An arm that follows another trains at its leader's hypers, and has no grid of its own.
-
-    Args:
-        search: the resolved search.
-        selected: the selected trial of each (arm, seed).
-        has_run: whether this process ran the search, so that a data function may be called.
+    A data function of one's own is called only by a process that `has_run` the search.
     """
     found = []
     for arm in search.arms:
@@ -64,51 +54,49 @@ def of(search: Any, selected: "pd.DataFrame", has_run: bool) -> tuple[tuple[Samp
         if arm.follows is not None or hypers is None or not len(own):
             continue
         values = {
-            str(name): float(value)
+            str(name).removeprefix("hyper/"): float(value)
             for name, value in own.iloc[0].items()
-            if str(name).startswith("hyper/")
-            and hypers.is_augmentation(str(name).removeprefix("hyper/"))
-            and not np.isnan(float(value))
+            if str(name).startswith("hyper/") and not np.isnan(float(value))
         }
+        values = {name: value for name, value in values.items() if hypers.is_augmentation(name)}
         if any(values.values()):
-            found.append((arm, own.iloc[0], values))
-    if not found:
-        return (), ""
+            found.append((arm, own.iloc[0], hypers.augmentation().at(values), values))
+    if not found or search.data is None:
+        return ()
     if ":" in search.data.name and not has_run:
-        return (), f"Reading calls nothing; `tuneparts resume` shows `{search.data.name}`."
-    seeds = {int(row["seed"]): search.arm_seeds(arm) for arm, row, _ in found}
-    try:
-        tasks = {seed: search.load_data(draw=of_arm.data(seed)) for seed, of_arm in seeds.items()}
-    except DataError as error:
-        return (), f"The data is not on this machine: {error}"
-    task = next(iter(tasks.values()))
-    if len(task.in_shape) != 3:
-        return (), "Inputs are vectors; only images can be shown."
-    if not task.has_pixels:
-        return (), "Inputs are real numbers without a scale; only pixels can be shown."
-    return tuple(_grid(arm, row, values, tasks[int(row["seed"])]) for arm, row, values in found), ""
-
-
-def _grid(arm: Any, row: "pd.Series[Any]", values: dict[str, float], task: "Task") -> SampleGrid:
-    """Draw the first example of each of the first classes; the first ones where there are none."""
+        return f"Reading calls nothing; `tuneparts resume` shows `{search.data.name}`."
     from tuneparts.hypers.hypers import augmented_pixels  # brings torch
 
-    labels_N = task.train.labels
-    has_classes = labels_N.dtype == np.int64 and labels_N.ndim == 1
-    first = np.unique(labels_N, return_index=True)[1] if has_classes else np.arange(len(labels_N))
-    chosen = task.train.subset(np.asarray(first[:NUM_EXAMPLES], dtype=np.int64))
-    plain = {name.removeprefix("hyper/"): value for name, value in values.items()}
-    config = arm.config.hypers.augmentation().at(plain)
-    draws = augmented_pixels(config, chosen.inputs, task, num=NUM_DRAWS, seed=int(row["seed"]))
-    return SampleGrid(
-        arm=arm.name,
-        seed=int(row["seed"]),
-        trial=str(row["trial"]),
-        hypers=values,
-        labels=tuple(
-            int(one) if has_classes else ", ".join(f"{value:g}" for value in np.ravel(one))
-            for one in chosen.labels
-        ),
-        originals_EHWC=np.moveaxis(np.asarray(chosen.inputs), 1, -1),
-        draws_EDHWC=draws,
-    )
+    grids: list[SampleGrid] = []
+    tasks: dict[int | None, Task] = {}
+    for arm, row, config, values in found:
+        seed = int(row["seed"])
+        draw = search.arm_seeds(arm).data(seed)
+        try:
+            task = tasks[draw] = tasks[draw] if draw in tasks else search.load_data(draw=draw)
+        except DataError as error:
+            return f"The data is not on this machine: {error}"
+        if len(task.in_shape) != 3:
+            return "Inputs are vectors; only images can be shown."
+        if not task.has_pixels:
+            return "Inputs are real numbers without a scale; only pixels can be shown."
+        # The first example of each of the first classes; the first ones where there are none.
+        labels, first = task.train.labels, np.arange(len(task.train.labels))
+        has_classes = labels.dtype == np.int64 and labels.ndim == 1
+        if has_classes:
+            first = np.unique(labels, return_index=True)[1]
+        chosen = task.train.subset(first[:NUM_EXAMPLES])
+        words = [", ".join(f"{value:g}" for value in np.ravel(one)) for one in chosen.labels]
+        draws = augmented_pixels(config, chosen.inputs, task, num=NUM_DRAWS, seed=seed)
+        grids.append(
+            SampleGrid(
+                arm=arm.name,
+                seed=seed,
+                trial=str(row["trial"]),
+                hypers={f"hyper/{name}": value for name, value in values.items()},
+                labels=tuple(map(int, chosen.labels) if has_classes else words),
+                originals_EHWC=np.moveaxis(np.asarray(chosen.inputs), 1, -1),
+                draws_EDHWC=draws,
+            )
+        )
+    return tuple(grids)

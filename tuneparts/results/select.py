@@ -14,11 +14,10 @@ from tuneparts.core import schema, selection
 from tuneparts.core.errors import ConfigError, DataError, printable
 from tuneparts.methods.catalog import TABLES
 from tuneparts.results.statistics import estimate
-from tuneparts.search.card import ArmCard, RunCard
+from tuneparts.search.card import RunCard
 from tuneparts.search.frames import NOT_STARTED
 
 OUTCOMES = ("finished", "stopped", "failed")
-_COSTS = ("cost/passes", "cost/weight_steps", "cost/seconds")
 SCORED = ("test/", "corrupted/", "size/")
 """Families that the table of scores shows."""
 
@@ -51,41 +50,30 @@ def select(trials: pd.DataFrame, metadata: RunCard) -> pd.DataFrame:
     check(trials, metadata)
     trials = trials.reset_index(drop=True)
     finished = trials[trials["outcome"] == "finished"]
+    metrics = {name: schema.find(name) for name in map(str, trials) if "/" in name}
+    shown = [name for name, one in metrics.items() if one is not None and not one.reads_test]
     groups = dict(iter(finished.groupby(["arm", "seed"], sort=False)))
-    chosen = [
-        label
-        for arm in metadata.arms
-        for seed in arm.seeds
-        if (arm.name, seed) in groups
-        and (label := _choose(groups[arm.name, seed], metadata)) is not None
-    ]
+    chosen: list[int] = []
+    planned = [(arm.name, seed) for arm in metadata.arms for seed in arm.seeds]
+    for arm, seed in (place for place in planned if place in groups):
+        own = groups[arm, seed]
+        if len(own) == 1 and not metadata.selection:
+            chosen += own.index.tolist()
+            continue
+        if not metadata.metric:
+            raise ConfigError(
+                f"arm `{arm}` seed {seed} has {len(own)} finished trials: name a `metric` that "
+                "selects one."
+            )
+        schema.selection_metric(metadata.metric)  # refuses test data
+        values = {name: column(own, name).to_numpy() for name in shown}
+        rows = {
+            int(index): {name: float(values[name][row]) for name in shown}
+            for row, index in enumerate(own["index"])
+        }
+        index = metadata.rule.choose(rows, metadata.weighed)
+        chosen += own.index[own["index"] == index].tolist()
     return trials.iloc[chosen].reset_index(drop=True)
-
-
-def _choose(candidates: pd.DataFrame, metadata: RunCard) -> int | None:
-    """Return the row of the best candidate of one (arm, seed)."""
-    if len(candidates) == 1 and not metadata.selection:
-        return int(candidates.index[0])
-    if not metadata.metric:
-        first = candidates.iloc[0]
-        raise ConfigError(
-            f"one trial per seed needs no selection metric, but arm `{first['arm']}` seed "
-            f"{first['seed']} has {len(candidates)} finished trials. Name a `metric`."
-        )
-    schema.selection_metric(metadata.metric)  # refuses test data
-    shown = {str(n): column(candidates, str(n)) for n in candidates if _is_weighed(str(n))}
-    rows = {
-        int(index): {name: float(values[label]) for name, values in shown.items()}
-        for label, index in zip(candidates.index, candidates["index"], strict=True)
-    }
-    index = metadata.rule.choose(rows, metadata.weighed)
-    return None if index is None else int(candidates.index[candidates["index"] == index][0])
-
-
-def _is_weighed(name: str) -> bool:
-    """Whether a column is a metric that a selection may look at."""
-    metric = schema.find(name) if "/" in name else None
-    return metric is not None and not metric.reads_test
 
 
 def summarise(
@@ -93,14 +81,9 @@ def summarise(
 ) -> pd.DataFrame:
     """Aggregate the trials of a run to one row per arm, in the order of the search.
 
-    `selected` is what `select` gave for the same trials, where it was called already.
-
-    Columns: arm, method, follows, seeds and seeds_expected (with a selected trial; planned),
-    expected, finished, stopped, failed, unfinished, missing, not_started, unscored (counts of
-    trials), first_error, passes and seconds (mean over seeds of what all trials of a seed cost),
-    the same with `_with_leader`, the costs of methods' own tables, and for each metric its mean
-    over seeds under the schema name, with the standard error under `<name>:se` and the number of
-    seeds under `<name>:n`.
+    Costs such as `passes` are the mean over seeds of what all trials of a seed cost, also with
+    those of leaders. A metric has its mean over seeds under the schema name, the standard error
+    under `<name>:se` and the number of seeds under `<name>:n`. `selected` is what `select` gave.
     """
     chosen = select(trials, metadata) if selected is None else selected
     metrics = reported(trials, metadata)
@@ -109,23 +92,33 @@ def summarise(
     for arm in metadata.arms:
         own = trials[trials["arm"] == arm.name]
         picked = chosen[chosen["arm"] == arm.name]
+        outcome, present = own["outcome"], own["seed"].value_counts()
+        absent = {s: max(0, arm.trials_per_seed - int(present.get(s, 0))) for s in arm.seeds}
+        stopped = {stop.seed for stop in metadata.stops if stop.arm == arm.name}
+        not_started = outcome == NOT_STARTED
+        unscored = column(own[outcome == "finished"], metadata.metric).isna()
+        needs_metric = arm.trials_per_seed > 1 and metadata.metric != ""
+        failed = own[outcome == "failed"].sort_values(["seed", "index"])
+        errors = [printable(str(text)) for text in failed["error"].fillna("") if str(text)]
         row: dict[str, object] = {
             "arm": arm.name,
             "method": arm.method,
             "follows": arm.follows or "",
             "seeds": len(picked),
             "seeds_expected": len(arm.seeds),
-            **_counts(own, arm, metadata),
-            "first_error": _first_error(own),
+            "expected": arm.num_expected,
+            **{kind: int((outcome == kind).sum()) for kind in OUTCOMES},
+            "unfinished": int((~outcome.isin(OUTCOMES) & ~not_started).sum()),
+            "missing": sum(count for seed, count in absent.items() if seed not in stopped),
+            "not_started": int(not_started.sum()) + sum(absent[seed] for seed in stopped),
+            "unscored": int(unscored.sum()) if needs_metric else 0,
+            "first_error": errors[0] if errors else "",
         }
-        for cost in _COSTS:
-            name = cost.split("/")[1]
-            row[name] = seed_cost(trials, [arm.name], cost)
-            row[f"{name}_with_leader"] = seed_cost(
-                trials, [arm.name, *metadata.leaders(arm.name)], cost
-            )
-        for name, cost in costs.items():
-            row[name] = seed_cost(trials, [arm.name, *metadata.leaders(arm.name)], cost)
+        paying = [arm.name, *metadata.leaders(arm.name)]
+        for name in ("passes", "weight_steps", "seconds"):
+            row[name] = seed_cost(trials, paying[:1], f"cost/{name}")
+            row[f"{name}_with_leader"] = seed_cost(trials, paying, f"cost/{name}")
+        row |= {name: seed_cost(trials, paying, cost) for name, cost in costs.items()}
         for metric in metrics:
             over_seeds = estimate(column(picked, metric).dropna().to_numpy())
             row |= {metric: over_seeds.mean, f"{metric}:se": over_seeds.se}
@@ -138,11 +131,9 @@ def reported(trials: pd.DataFrame, metadata: RunCard) -> list[str]:
     """List the metrics to aggregate: those of the tables, and the one that selects."""
     order = {name: position for position, name in enumerate(schema.METRICS)}
 
-    def place(name: str) -> tuple[int, str]:
-        return order[schema.lookup(name).name], name
-
     def starting(*families: str) -> list[str]:
-        return sorted((str(n) for n in trials if str(n).startswith(families)), key=place)
+        found = [str(name) for name in trials if str(name).startswith(families)]
+        return sorted(found, key=lambda name: (order[schema.lookup(name).name], name))
 
     found = starting(*SCORED) + ([metadata.metric] if metadata.metric else []) + starting("hyper/")
     for table in own_tables(trials):
@@ -153,75 +144,35 @@ def reported(trials: pd.DataFrame, metadata: RunCard) -> list[str]:
 
 
 def seed_cost(trials: pd.DataFrame, arms: Iterable[str], cost: str) -> float:
-    """Return the mean over seeds of what all trials of a seed cost, summed over the arms.
-
-    Stopped and failed trials count with what they reported before they ended; a seed of which
-    no trial exists yet is left out of the mean. NaN when an arm has no trials.
-    """
+    """Return the mean over seeds of what all trials of a seed cost, summed over the arms."""
     total = 0.0
     for arm in arms:
         own = trials[trials["arm"] == arm]
-        per_seed = column(own, cost).fillna(0.0).groupby(own["seed"]).sum()
-        total += float(per_seed.mean()) if len(per_seed) else float("nan")
+        total += float(column(own, cost).fillna(0.0).groupby(own["seed"]).sum().mean())
     return total
 
 
 def check(trials: pd.DataFrame, metadata: RunCard) -> None:
     """Refuse trials that the metadata does not know or that occur twice."""
     known = {(arm.name, seed) for arm in metadata.arms for seed in arm.seeds}
-    strange = set(zip(trials["arm"], trials["seed"], strict=True)) - known
-    if strange:
-        arm, seed = sorted(strange)[0]
-        raise DataError(
-            f"every trial belongs to an arm and seed of the metadata, but `{metadata.name}` has "
-            f"none for arm `{arm}` seed {seed}. Give the report the metadata of this run."
-        )
+    if strange := set(zip(trials["arm"], trials["seed"], strict=True)) - known:
+        arm, seed = min(strange)
+        raise DataError(f"arm `{arm}` seed {seed} is not in the metadata of `{metadata.name}`.")
     twice = trials[trials.duplicated(["arm", "seed", "index"])]
     if len(twice):
-        row = twice.iloc[0]
-        raise DataError(
-            f"a trial has one row, but arm `{row['arm']}` seed {row['seed']} index "
-            f"{row['index']} has several. Read the frame of one parent run only."
-        )
-
-
-def _counts(own: pd.DataFrame, arm: ArmCard, metadata: RunCard) -> dict[str, int]:
-    present = own["seed"].value_counts()
-    metric = metadata.metric
-    absent = {seed: max(0, arm.trials_per_seed - int(present.get(seed, 0))) for seed in arm.seeds}
-    stopped = {stop.seed for stop in metadata.stops if stop.arm == arm.name}
-    not_started = own["outcome"] == NOT_STARTED
-    finished = own[own["outcome"] == "finished"]
-    needs_metric = arm.trials_per_seed > 1 and metric != ""
-    return {
-        "expected": arm.num_expected,
-        **{outcome: int((own["outcome"] == outcome).sum()) for outcome in OUTCOMES},
-        "unfinished": int((~own["outcome"].isin(OUTCOMES) & ~not_started).sum()),
-        "missing": sum(count for seed, count in absent.items() if seed not in stopped),
-        "not_started": int(not_started.sum()) + sum(absent[seed] for seed in stopped),
-        "unscored": int(column(finished, metric).isna().sum()) if needs_metric else 0,
-    }
-
-
-def _first_error(own: pd.DataFrame) -> str:
-    failed = own[own["outcome"] == "failed"].sort_values(["seed", "index"])
-    errors = [printable(str(text)) for text in failed["error"].fillna("") if str(text)]
-    return errors[0] if errors else ""
+        arm, seed, index = twice.iloc[0][["arm", "seed", "index"]]
+        raise DataError(f"arm `{arm}` seed {seed} index {index} has several rows instead of one.")
 
 
 def members(trials: pd.DataFrame, metadata: RunCard) -> pd.DataFrame:
-    """The finished trials that have all objectives, with `on_front` of their arm and seed.
-
-    Columns: arm, seed, index, trial, the objectives, `cost/passes` and on_front.
-    """
+    """The finished trials that have all objectives, with `on_front` of their arm and seed."""
     names = list(metadata.objectives)
     finished = trials[trials["outcome"] == "finished"]
     values = {name: column(finished, name) for name in [*names, "cost/passes"]}
     known: pd.DataFrame = finished[["arm", "seed", "index", "trial"]].assign(**values)
-    known = known[np.isfinite(known[names].to_numpy()).all(axis=1)].reset_index(drop=True).copy()
+    known = known[np.isfinite(known[names].to_numpy()).all(axis=1)].reset_index(drop=True)
     on_front = pd.Series(data=False, index=known.index)
     for _, own in known.groupby(["arm", "seed"], sort=False):
         points = selection.oriented(own[names].to_numpy(), metadata.weighed)
         on_front[own.index] = selection.front(points)
-    known["on_front"] = on_front
-    return known
+    return known.assign(on_front=on_front)

@@ -1,7 +1,6 @@
 """Figures as SVG files for papers, drawn by a headless Chromium where one is installed.
 
-Plotly draws in a browser and nowhere else. One start of the browser draws all figures of a
-report; without a browser there are no files, and each figure of the page still offers its SVG.
+Without a browser there are no files, and each figure of the page still offers its SVG.
 """
 
 import json
@@ -46,18 +45,13 @@ def browser() -> str | None:
 
 
 def write(folder: Path) -> dict[str, Path]:
-    """Draw every `figures/<name>.json` of a report as `figures/<name>.svg` beside it.
-
-    Returns:
-        Path by name relative to the folder; empty without a browser.
-    """
+    """Draw every `figures/<name>.json` of a report as `figures/<name>.svg` beside it."""
     sources = sorted((folder / "figures").glob("*.json"))
     figures = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sources}
     paths = {}
     for stem, text in svgs(figures).items():
-        path = folder / "figures" / f"{stem}.svg"
+        path = paths[f"figures/{stem}.svg"] = folder / "figures" / f"{stem}.svg"
         path.write_text(text, encoding="utf-8", newline="\n")
-        paths[f"figures/{path.name}"] = path
     return paths
 
 
@@ -67,13 +61,12 @@ def svgs(figures: Mapping[str, object]) -> dict[str, str]:
     if command is None or not figures:
         return {}
     data = json.dumps(dict(figures)).replace("<", "\\u003c")
+    # Chromium's sandbox refuses to run as root.
+    flags = [*_FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with tempfile.TemporaryDirectory(prefix="tuneparts-static-export-") as place:
         path = Path(place) / "figures.html"
         path.write_text(_PAGE % (get_plotlyjs(), data, WIDTH), encoding="utf-8")
-        flags = [*_FLAGS, f"--user-data-dir={place}/profile"]
-        if os.geteuid() == 0:
-            flags.append("--no-sandbox")  # Chromium's sandbox refuses to run as root
-        run = [command, *flags, path.as_uri()]
+        run = [command, *flags, f"--user-data-dir={place}/profile", path.as_uri()]
         try:
             done = subprocess.run(run, capture_output=True, text=True, timeout=120, check=True)
         except (OSError, subprocess.SubprocessError) as error:

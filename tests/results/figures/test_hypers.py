@@ -124,4 +124,4 @@ def test_the_figure_holds_the_very_pixels(trials, steps, metadata):
 def test_without_sheets_the_note_says_why(trials, steps, metadata):
     run_data = RunData(metadata, trials, steps)
     assert isinstance(samples(run_data), Note)
-    assert samples(replace(run_data, sample_grids_note="no data here")).text == "no data here"
+    assert samples(replace(run_data, sample_grids="no data here")).text == "no data here"

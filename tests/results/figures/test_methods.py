@@ -229,7 +229,7 @@ def test_a_window_averages_the_evaluations_so_far(federated) -> None:
 
 def test_the_table_sets_every_arm_beside_federated_averaging(federated) -> None:
     (table,) = [table for table in federated.tables if table.heading == "Communication"]
-    cells = {column.header: [cell.text for cell in column.cells] for column in table.columns}
+    cells = {column.header: list(column.cells) for column in table.columns}
     assert cells["arm"] == [arm.name for arm in ARMS]
     assert cells["rounds"] == ["30"] * 4
     assert cells["sent (MB)"] == ["9.09", "10.10", "10.10", "10.10"]

@@ -175,9 +175,10 @@ def samples(run_data: RunData) -> Drawing | Note:
     """Draw a panel per arm: examples down, the example itself and draws of its augmentation."""
     title = "Data under the augmentation found"
     shown, styles = in_focus(run_data.metadata), arm_styles(run_data.metadata)
-    grids = tuple(grid for grid in run_data.sample_grids if grid.arm in shown)
-    if not grids:
-        return Note(title, run_data.sample_grids_note or "No selected trial augments images.")
+    every = run_data.sample_grids or "No selected trial augments images."
+    if isinstance(every, str):
+        return Note(title, every)
+    grids = tuple(grid for grid in every if grid.arm in shown)
     canvas = Canvas(run_data.metadata, [styles[grid.arm].name for grid in grids])
     for panel, grid in enumerate(grids):
         image = grid.mosaic()
@@ -197,7 +198,7 @@ def samples(run_data: RunData) -> Drawing | Note:
         canvas.y_axis("class", range=[height - 0.5, -0.5], **ticks, **shared)
     rows = [
         (grid.arm, grid.seed, grid.trial, name, value)
-        for grid in run_data.sample_grids
+        for grid in every
         for name, value in grid.hypers.items()
     ]
     words = "; ".join(
@@ -212,7 +213,7 @@ def samples(run_data: RunData) -> Drawing | Note:
         "Training examples (first column) and what the net is shown in their place: independent "
         f"draws at the hypers of the selected trial of seed {grids[0].seed}. {words}."
     )
-    if left_out := len(run_data.sample_grids) - len(grids):
+    if left_out := len(every) - len(grids):
         caption += f" {left_out} more arms are in the data file only."
     data = pd.DataFrame(rows, columns=["arm", "seed", "trial", "metric", "value"])
     return Drawing(title, canvas.figure, caption, data, canvas.min_width)

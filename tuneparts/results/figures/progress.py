@@ -16,7 +16,6 @@ import pandas as pd
 
 from tuneparts.core import schema, seeding
 from tuneparts.core.glossary import PASS_IN_SHORT
-from tuneparts.results.compare import equivalent_trials
 from tuneparts.results.figures.drawing import Canvas, Drawing, Note, bounds, means
 from tuneparts.results.figures.style import arm_styles, focus_note, in_focus
 from tuneparts.results.run_data import RunData
@@ -351,10 +350,7 @@ def equivalents(run_data: RunData, metric: str, data: pd.DataFrame) -> pd.DataFr
             score, paid = scores[arm.name], [arm.name, *metadata.leaders(arm.name)]
             if several.intersection(paid) or np.isnan(score):
                 continue
-            worth = equivalent_trials(
-                run_data.trials, run_data.selected, metadata,
-                arm=arm.name, against=str(against), metric=metric,
-            )  # fmt: skip
+            worth = run_data.worth(arm.name, str(against), metric)
             if worth is None:
                 continue
             spent = seed_cost(run_data.trials, paid, _PASSES)

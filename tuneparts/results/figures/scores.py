@@ -12,7 +12,7 @@ from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note, bound
 from tuneparts.results.figures.style import COLOURS
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import column
-from tuneparts.results.statistics import FEWEST, estimate, student_interval
+from tuneparts.results.statistics import FEWEST, estimate
 from tuneparts.results.tables import label
 
 CALIBRATION_METRICS = ("test/ece", "test/nll", "test/brier")
@@ -25,7 +25,7 @@ def scores(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
     rows = []
     for arm in run_data.metadata.arms:
         if values := _seeds(run_data, arm.name, metric):
-            found = student_interval(values) if len(values) >= FEWEST else None
+            found = estimate(values).interval() if len(values) >= FEWEST else None
             ends = (float("nan"), float("nan"))
             if found is not None:
                 ends = schema.lookup(metric).bounded(found.low, found.high)
@@ -301,7 +301,7 @@ def gains(points: pd.DataFrame, first: str) -> pd.DataFrame:
                     continue
                 there = float(np.interp(own_size, curve["size"], curve["score"]))
                 found.append((float(own_size), float(score) - there))
-            interval = student_interval([gain for _, gain in found])
+            interval = estimate([gain for _, gain in found]).interval()
             if interval is not None:
                 size, gain = np.mean(found, axis=0)
                 rows.append((other, size, gain, interval.low, interval.high, len(found)))
