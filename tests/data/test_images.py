@@ -111,7 +111,7 @@ def test_a_broken_jpeg_is_named_and_leaves_no_cache(files, cache_dir, keep):
 
 def test_images_of_several_sizes_need_an_image_size(files, write_image):
     write_image(files.folder / "004.png", 40, size=(6, 9))
-    with pytest.raises(DataError, match=r"004\.png is 6 x 9 .* `image_size`"):
+    with pytest.raises(DataError, match=r"004\.png is 6 x 9, .* `image_size`"):
         decode(files, image_size=None, title="t")
     assert decode(files, image_size=8, title="t").shape == (5, 3, 8, 8)
 

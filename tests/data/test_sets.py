@@ -3,7 +3,7 @@ import time
 import pytest
 
 from tuneparts.core.errors import DataMissingError, UnknownNameError
-from tuneparts.data import sets
+from tuneparts.data import sets, source
 from tuneparts.data.config import DataConfig
 
 
@@ -45,17 +45,16 @@ def test_the_inventory_tells_found_from_missing_and_damaged(data_dir, write_mnis
     write_mnist(data_dir)
     (data_dir / "FashionMNIST" / "raw").mkdir(parents=True)
     (data_dir / "FashionMNIST" / "raw" / "train-images-idx3-ubyte").write_bytes(b"short")
-    rows = {row.name: row for row in sets.inventory()}
+    rows = {name: (found, advice) for name, found, advice in sets.inventory()}
     assert set(rows) == set(sets.REGISTRY.known)
-    mnist = rows["mnist"]
+    mnist, advice = rows["mnist"]
     assert (mnist.num_train, mnist.num_test, mnist.shape) == (40, 20, (1, 28, 28))
     assert mnist.where == str(data_dir / "MNIST" / "raw")
-    assert mnist.advice == ""
-    assert rows["cifar100"].where is None
-    assert "--download cifar100" in rows["cifar100"].advice
-    assert rows["fashion_mnist"].where is None
-    assert "truncated" in rows["fashion_mnist"].advice
-    assert rows["digits"].where == "scikit-learn"
+    assert advice == ""
+    assert rows["cifar100"][0] is rows["fashion_mnist"][0] is None
+    assert "--download cifar100" in rows["cifar100"][1]
+    assert "truncated" in rows["fashion_mnist"][1]
+    assert rows["digits"][0].where == "scikit-learn"
 
 
 def test_the_inventory_is_quick(real_data):
@@ -66,7 +65,7 @@ def test_the_inventory_is_quick(real_data):
 
 @pytest.mark.parametrize("name", ["digits", "input_selection", "blobs", "stripes"])
 def test_the_inventory_agrees_with_what_is_read(name):
-    row = next(row for row in sets.inventory() if row.name == name)
+    found = sets.lookup(name).find(source.roots())
     task = DataConfig(name=name).load()
-    assert (row.num_train, row.num_test) == (len(task.train), len(task.test))
-    assert (row.shape, row.num_classes) == (task.in_shape, task.num_classes)
+    assert (found.num_train, found.num_test) == (len(task.train), len(task.test))
+    assert (found.shape, found.num_classes) == (task.in_shape, task.num_classes)

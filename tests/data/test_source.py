@@ -8,11 +8,11 @@ from pydantic import ValidationError
 from sklearn.datasets import load_digits
 
 from tuneparts.data import source
-from tuneparts.data.source import InputSelection, Request, blobs, stripes
+from tuneparts.data.source import InputSelection, blobs, stripes
 
 
 def test_the_parts_are_the_whole_set_without_overlap():
-    parts = source.find_digits().read(Request())
+    parts = source._read_digits(None, None)
     bunch = load_digits()
     assert (len(parts.train), len(parts.test)) == (1297, 500)
     both = np.concatenate([parts.train.inputs, parts.test.inputs]).reshape(1797, 64)
@@ -23,19 +23,19 @@ def test_the_parts_are_the_whole_set_without_overlap():
 
 
 def test_ink_is_stretched_to_the_range_of_bytes():
-    parts = source.find_digits().read(Request())
+    parts = source._read_digits(None, None)
     values = np.unique(parts.train.inputs)
     assert (values[0], values[-1], len(values)) == (0, 255, 17)
 
 
 def test_the_test_part_is_stratified():
-    parts = source.find_digits().read(Request())
+    parts = source._read_digits(None, None)
     share = np.bincount(parts.test.labels) / np.bincount(load_digits().target)
     np.testing.assert_allclose(share, 500 / 1797, atol=0.01)
 
 
 def test_the_split_never_changes():
-    parts = source.find_digits().read(Request())
+    parts = source._read_digits(None, None)
     digest = hashlib.sha256(parts.test.inputs.tobytes() + parts.test.labels.tobytes())
     assert digest.hexdigest()[:16] == "e94a066e5662f112"
 

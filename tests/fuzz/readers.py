@@ -157,7 +157,7 @@ def mnist_files(folder: Path) -> Attempt:
         try:
             source = published.find_idx("MNIST", folder)
             assert source is not None
-            source.read(None)  # type: ignore[arg-type]
+            source.read(None, None)  # type: ignore[arg-type]
         finally:
             (raw / name).write_bytes(goods[name])
 
@@ -167,19 +167,10 @@ def mnist_files(folder: Path) -> Attempt:
 class OneImage:
     """An image file in memory."""
 
-    content = b""
-
-    def __len__(self) -> int:
-        return 1
-
-    def name(self, index: int) -> str:
-        return f"image {index}"
+    content, folder, names = b"", Path("memory"), ("image",)
 
     def open(self, index: int) -> io.BytesIO:
         return io.BytesIO(self.content)
-
-    def fingerprint(self) -> list[str]:
-        return []
 
 
 def images(_: Path) -> Attempt:
@@ -213,12 +204,12 @@ def label_files(folder: Path) -> Attempt:
     def attempt(rng: random.Random) -> None:
         if rng.random() < 0.7:
             path.write_bytes(mutated_bytes(rng, annotations))
-            published._label_file(path, classes)
+            published._labels(path, classes)
         else:
             wrong = rng.random() < 0.5
             truth.write_bytes(mutated_bytes(rng, b"1\n2\n1\n") if wrong else b"1\n2\n")
             meta.write_bytes(buffer.getvalue() if wrong else mutated_bytes(rng, buffer.getvalue()))
-            published._devkit(folder, classes)
+            published._labels(truth, classes)
 
     return attempt
 

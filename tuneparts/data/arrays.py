@@ -31,9 +31,8 @@ def stacked(values: list[npt.NDArray[Any]], what: str) -> npt.NDArray[Any]:
     for number, value in enumerate(values):
         if value.shape != values[0].shape:
             raise ConfigError(
-                f"{what} of all examples must have one shape, but that of example 0 is "
-                f"{values[0].shape} and that of example {number} is {value.shape}. Pad, crop or "
-                "scale them."
+                f"{what}: of shape {values[0].shape} in example 0, but example {number} is "
+                f"{value.shape}. Pad, crop or scale them."
             )
     return np.stack(values)
 
@@ -48,13 +47,8 @@ def checked_inputs(values: Any, *, keeps_bytes: bool = True) -> npt.NDArray[Any]
         (dtype('int64'), dtype('float32'))
     """
     array = plain(values)
-    if array.ndim < 2 or array.dtype.kind not in "biuf":
-        raise ConfigError(
-            "inputs are numbers in an array (N, ...) with at least one number for each of N "
-            f"examples, but got inputs {array.shape} of type {array.dtype}."
-        )
-    if array.dtype == np.uint8 and not keeps_bytes:
-        return array.astype(np.float32)
+    if array.dtype == np.bool_ or (array.dtype == np.uint8 and not keeps_bytes):
+        array = array.astype(np.float32)
     if array.dtype == np.uint8 and array.ndim == 4:
         if array.shape[1] not in _CHANNELS and array.shape[3] in _CHANNELS:
             raise ConfigError(
@@ -62,36 +56,27 @@ def checked_inputs(values: Any, *, keeps_bytes: bool = True) -> npt.NDArray[Any]
                 "Use `images.transpose(0, 3, 1, 2)`."
             )
         return array
-    if array.dtype.kind in "iu":
-        return array.astype(np.int64, copy=False)
-    real = array.astype(np.float32, copy=False)
-    _refuse_not_finite(real, "inputs")
-    return real
+    return checked(array, "inputs", least_axes=2)
 
 
-def checked_labels(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Labels (N, ...) as int64 or float32; refuses what are no finite numbers."""
-    if values.ndim < 1 or values.dtype.kind not in "biuf":
+def checked(values: npt.NDArray[Any], what: str, *, least_axes: int = 1) -> npt.NDArray[Any]:
+    """Whole numbers as int64, real ones as float32; refuses what are no finite numbers."""
+    if values.ndim < least_axes or values.dtype.kind not in "biuf":
         raise ConfigError(
-            f"labels are numbers, one or more for each example, but got labels {values.shape} of "
+            f"{what} are numbers, one or more for each example, but got {what} {values.shape} of "
             f"type {values.dtype}."
         )
     if values.dtype.kind != "f":
         return values.astype(np.int64, copy=False)
     real = values.astype(np.float32, copy=False)
-    _refuse_not_finite(real, "labels")
-    return real
-
-
-def _refuse_not_finite(values: npt.NDArray[np.float32], what: str) -> None:
-    wrong = ~np.isfinite(values)
+    wrong = ~np.isfinite(real)
     if wrong.any():
-        first = tuple(int(i) for i in np.argwhere(wrong)[0])
-        place = f"example {first[0]}" + (f", place {first[1:]}" if first[1:] else "")
+        example, *place = np.argwhere(wrong)[0].tolist()
         raise ConfigError(
-            f"{what} must be finite in float32, but {int(wrong.sum())} of them are NaN, infinite "
-            f"or too large, the first at {place}. Drop these examples or fill the gaps."
+            f"{what} must be finite in float32, but {wrong.sum()} of them are NaN, infinite or too "
+            f"large, the first in example {example} at {place}. Drop these or fill the gaps."
         )
+    return real
 
 
 def column_names(table: Any) -> list[str] | None:
@@ -116,47 +101,30 @@ def to_arrays(table: Any, target: str | Sequence[str]) -> tuple[Any, npt.NDArray
         >>> x.tolist(), y.tolist()
         ([[1.0, 0.5], [2.0, 1.5]], [10.0, 20.0])
     """
-    names = column_names(table)
-    if names is None:
-        raise ConfigError(
-            f"a table has named columns, but got a {type(table).__name__} with the target "
-            f"{target!r}."
-        )
+    names = column_names(table) or []
     targets = [target] if isinstance(target, str) else list(target)
-    missing = [name for name in targets if name not in names]
     features = [name for name in names if name not in targets]
-    if missing or not features:
+    if not features or not set(targets) <= set(names):
         raise ConfigError(
             f"a table has the target's column and at least one other, but `{', '.join(targets)}` "
-            f"was asked of the columns {', '.join(names)}."
+            f"was asked of the columns {', '.join(names)} of a {type(table).__name__}."
         )
     labels = [_column(table, name) for name in targets]
-    inputs = {name: _column(table, name) for name in features}
-    if isinstance(target, str):
-        return _inputs(inputs), labels[0]
-    if len({label.shape for label in labels}) != 1:
-        raise _odd(", ".join(targets), "their lengths differ")
-    return _inputs(inputs), np.stack(labels, axis=1)
-
-
-def _inputs(columns: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    columns = {name: _column(table, name) for name in features}
     for name, column in columns.items():
-        if column.dtype.kind not in "biuf":
+        if column.dtype.kind not in "biuf" or (column.ndim > 1 and len(columns) > 1):
             raise ConfigError(
-                f"columns of inputs hold numbers, but `{name}` holds {column.dtype} such as "
-                f"{column.flat[0]!r:.50}. Drop it, or code it as numbers."
+                f"column `{name}` holds {column.dtype} such as {column.ravel()[:1]}, but inputs "
+                "are columns of numbers, or one column of arrays. Drop it, or code it as numbers."
             )
-        if column.ndim > 1 and len(columns) == 1:
-            return column
-        if column.ndim > 1:
-            raise ConfigError(
-                "inputs are columns of numbers, or one column of arrays alone, but "
-                f"`{name}` holds arrays beside {len(columns) - 1} other columns. Drop the others."
-            )
+    inputs = list(columns.values())
     try:
-        return np.stack([column.astype(np.float64) for column in columns.values()], axis=1)
+        y = labels[0] if isinstance(target, str) else np.stack(labels, axis=1)
+        if inputs[0].ndim > 1:
+            return inputs[0], y
+        return np.stack([column.astype(np.float64) for column in inputs], axis=1), y
     except (ValueError, TypeError, OverflowError) as error:
-        raise _odd(", ".join(columns), str(error)) from error
+        raise _odd(", ".join(names), error) from error
 
 
 def _column(table: Any, name: str) -> npt.NDArray[Any]:
@@ -165,23 +133,19 @@ def _column(table: Any, name: str) -> npt.NDArray[Any]:
         values = values.to_numpy()
     if isinstance(values, np.ndarray) and values.dtype != object:
         return values
-    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise _odd(name, repr(values))
-    cells = list(values)
+    is_column = isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping)
+    cells = list(values) if is_column else []
     if not cells:
-        raise _odd(name, "it is empty")
+        raise _odd(name, f"{values!r}")
     if all(isinstance(cell, str) for cell in cells):
         return np.asarray(cells, dtype=str)
     try:
         return stacked([plain(cell) for cell in cells], f"cells of column `{name}`")
     except (ValueError, TypeError, OverflowError) as error:
-        if isinstance(error, TunepartsError):
-            raise
-        raise _odd(name, str(error)) from error
+        raise error if isinstance(error, TunepartsError) else _odd(name, error) from error
 
 
-def _odd(name: str, why: str) -> ConfigError:
+def _odd(name: str, why: object) -> ConfigError:
     return ConfigError(
-        f"a column of a table holds a cell of one kind for each example, but `{name}` does not: "
-        f"{why:.200}."
+        f"column `{name}` does not hold a cell of one kind for each example: {why!s:.200}."
     )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-NUM_BINS = 15
+_NUM_BINS = 15
 """Of the calibration error."""
 
 
@@ -22,22 +22,17 @@ def class_scores(logits_NK: Tensor, labels_N: Tensor) -> dict[str, float]:
     one_hot_NK = F.one_hot(labels_N, logits_NK.shape[1])
     confidence_N, predicted_N = probs_NK.max(dim=1)
     right_N = (predicted_N == labels_N).double()
-    return _numbers(
-        {
-            "accuracy": right_N.mean(),
-            "nll": F.nll_loss(log_probs_NK, labels_N),
-            "ece": _calibration_error(confidence_N, right_N),
-            "brier": (probs_NK - one_hot_NK).square().sum(dim=1).mean(),
-        }
-    )
-
-
-def _calibration_error(confidence_N: Tensor, right_N: Tensor) -> Tensor:
-    """Mean distance of confidence and accuracy over equal bins of (0, 1], weighted by count."""
-    bins_N = (confidence_N * NUM_BINS).ceil().long().clamp(1, NUM_BINS) - 1
-    gaps = torch.zeros(NUM_BINS, dtype=confidence_N.dtype, device=confidence_N.device)
+    # Over bins of (0, 1]: distances of confidence and accuracy, weighted by count.
+    bins_N = (confidence_N * _NUM_BINS).ceil().long().clamp(1, _NUM_BINS) - 1
+    gaps = torch.zeros(_NUM_BINS, dtype=confidence_N.dtype, device=confidence_N.device)
     gaps = gaps.index_add(0, bins_N, confidence_N - right_N)
-    return gaps.abs().sum() / len(confidence_N)
+    found = {
+        "accuracy": right_N.mean(),
+        "nll": F.nll_loss(log_probs_NK, labels_N),
+        "ece": gaps.abs().sum() / len(confidence_N),
+        "brier": (probs_NK - one_hot_NK).square().sum(dim=1).mean(),
+    }
+    return _numbers(found)
 
 
 def binary_scores(logits_N: Tensor, labels_N: Tensor) -> dict[str, float]:

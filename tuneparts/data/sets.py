@@ -4,10 +4,11 @@ A set is looked for in `TUNEPARTS_DATA`, then in what dependencies ship, then in
 `download` fills. Nothing is downloaded unless it is asked for.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tuneparts.core import settings
 from tuneparts.core.errors import DataError, DataMissingError, UnknownNameError
@@ -18,38 +19,42 @@ from tuneparts.data.source import (
     DataSource,
     InputSelection,
     Parts,
-    Request,
     blobs,
+    download_dir,
     find_digits,
+    roots,
     stripes,
 )
 from tuneparts.data.task import Examples
 
+if TYPE_CHECKING:
+    from tuneparts.data.config import DataConfig
+
+_HERE = "tuneparts.data.sets"
 REGISTRY = Registry(
     "data set",
     {
-        name: f"tuneparts.data.sets:{name.upper()}"
-        for name in (
-            "digits",
-            "mnist",
-            "fashion_mnist",
-            "cifar10",
-            "cifar100",
-            "tinyimagenet",
-            "imagenet",
-            "input_selection",
-            "blobs",
-            "stripes",
-        )
+        "digits": f"{_HERE}:DIGITS",
+        "mnist": f"{_HERE}:MNIST",
+        "fashion_mnist": f"{_HERE}:FASHION_MNIST",
+        "cifar10": f"{_HERE}:CIFAR10",
+        "cifar100": f"{_HERE}:CIFAR100",
+        "tinyimagenet": f"{_HERE}:TINYIMAGENET",
+        "imagenet": f"{_HERE}:IMAGENET",
+        "input_selection": f"{_HERE}:INPUT_SELECTION",
+        "blobs": f"{_HERE}:BLOBS",
+        "stripes": f"{_HERE}:STRIPES",
     },
     group="tuneparts.data",
 )
 """Our own names lead to a `DataSet`; import paths, and entry points of packages, to functions."""
 _FOLDER_PREFIX = "folder:"
-_CIFAR_MEAN = (125.3 / 255, 123.0 / 255, 113.9 / 255)
-_CIFAR_STD = (63.0 / 255, 62.1 / 255, 66.7 / 255)
-_IMAGENET_MEAN = (0.485, 0.456, 0.406)
-_IMAGENET_STD = (0.229, 0.224, 0.225)
+_CIFAR_SCALE: dict[str, Any] = {
+    "mean": (125.3 / 255, 123.0 / 255, 113.9 / 255),
+    "std": (63.0 / 255, 62.1 / 255, 66.7 / 255),
+}
+_IMAGENET_SCALE: dict[str, Any] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+_Finder: TypeAlias = Callable[[Path], DataSource | None]
 
 
 @dataclass(frozen=True)
@@ -59,10 +64,8 @@ class DataSet:
     name: str
     advice: str
     """What to do when the set is not found."""
-    finders: Sequence[Callable[[Path], DataSource | None]] = ()
+    finders: tuple[_Finder, ...]
     """Tried on each folder, the first layout that is there wins."""
-    shipped: Callable[[], DataSource] | None = None
-    """For sets that need no folder."""
     mean: tuple[float, ...] = (0.0,)
     """Of inputs scaled to [0, 1]."""
     std: tuple[float, ...] = (1.0,)
@@ -74,11 +77,9 @@ class DataSet:
     own_path: str | None = None
     """Import path of the function, for data of one's own."""
 
-    def find(self, roots: Iterable[Path]) -> DataSource:
+    def find(self, folders: Iterable[Path]) -> DataSource:
         """Look for the set in these folders; the first that has it wins."""
-        if self.shipped is not None:
-            return self.shipped()
-        looked = list(roots)
+        looked = list(folders)
         for root in looked:
             for finder in self.finders:
                 if found := finder(root):
@@ -90,78 +91,58 @@ class DataSet:
 
 def _generated(
     name: str,
-    draw: Callable[[Request], Callable[..., Examples]],
+    draw: "Callable[[DataConfig], Callable[..., Examples]]",
     sizes: tuple[int, int],
     shape: tuple[int, ...],
     num_classes: int,
 ) -> DataSet:
     """A generated set, which makes more than its usual sizes when asked to."""
 
-    def read(request: Request) -> Parts:
-        train, test = (
-            draw(request)(max(usual, asked), seed=request.seed, part=part)
-            for part, usual, asked in (
-                ("train", sizes[0], request.num_train),
-                ("test", sizes[1], request.num_test),
-            )
-        )
+    def read(config: "DataConfig", replicate: int | None) -> Parts:
+        seed = (config.seed or 0) if replicate is None else replicate
+        num_train = max(sizes[0], (config.num_train or 0) + config.num_val)
+        train = draw(config)(num_train, seed=seed, part="train")
+        test = draw(config)(max(sizes[1], config.num_test or 0), seed=seed, part="test")
         return Parts(train, test, num_classes)
 
-    return DataSet(
-        name,
-        advice="It is generated.",
-        shipped=lambda: DataSource("generated", *sizes, shape, num_classes, read),
-        is_image=len(shape) == 3,
-    )
+    source = DataSource("generated", *sizes, shape, num_classes, read)
+    return DataSet(name, "It is generated.", (lambda _: source,), is_image=len(shape) == 3)
 
 
-def _downloaded(
-    name: str, kind: str, layout: str, finders: Sequence[Callable[[Path], DataSource | None]]
-) -> DataSet:
+def _downloaded(name: str, kind: str, layout: str, *finders: _Finder) -> DataSet:
     """A set that torchvision has a downloader for."""
-    is_cifar = kind.startswith("CIFAR")
-    return DataSet(
-        name,
-        advice=f"Run `tuneparts data --download {name}`, or set TUNEPARTS_DATA to a folder that "
-        f"holds {layout}.",
-        finders=finders,
-        mean=_CIFAR_MEAN if is_cifar else (0.0,),
-        std=_CIFAR_STD if is_cifar else (1.0,),
-        torchvision_kind=kind,
-    )
+    advice = f"Run `tuneparts data --download {name}`, or set TUNEPARTS_DATA to a folder that holds"
+    scale = _CIFAR_SCALE if kind.startswith("CIFAR") else {}
+    return DataSet(name, f"{advice} {layout}.", finders, torchvision_kind=kind, **scale)
 
 
-def _photographs(name: str, advice: str, finder: Callable[[Path], DataSource | None]) -> DataSet:
-    return DataSet(
-        name, advice, [finder], mean=_IMAGENET_MEAN, std=_IMAGENET_STD, is_resizable=True
-    )
+def _photographs(name: str, advice: str, finder: _Finder) -> DataSet:
+    return DataSet(name, advice, (finder,), is_resizable=True, **_IMAGENET_SCALE)
 
 
-DIGITS = DataSet("digits", advice="It comes with scikit-learn.", shipped=find_digits)
+DIGITS = DataSet("digits", "It comes with scikit-learn.", (find_digits,))
 MNIST = _downloaded(
     "mnist",
     "MNIST",
     "MNIST/raw/train-images-idx3-ubyte and its three siblings",
-    [partial(published.find_idx, "MNIST")],
+    partial(published.find_idx, "MNIST"),
 )
 FASHION_MNIST = _downloaded(
     "fashion_mnist",
     "FashionMNIST",
     "FashionMNIST/raw/train-images-idx3-ubyte and its three siblings",
-    [partial(published.find_idx, "FashionMNIST")],
+    partial(published.find_idx, "FashionMNIST"),
 )
 CIFAR10 = _downloaded(
     "cifar10",
     "CIFAR10",
     "cifar-10-batches-py/, cifar10/{train,test}/<class>/ or cifar10_jpeg_{train,test}.npz",
-    [
-        partial(published.find_cifar, "CIFAR10"),
-        lambda root: find_folder(root / "cifar10", title="cifar10", image_size=32),
-        partial(published.find_packed, name="cifar10", image_size=32),
-    ],
+    partial(published.find_cifar, "CIFAR10"),
+    lambda root: find_folder(root / "cifar10", title="cifar10", image_size=32),
+    partial(published.find_packed, name="cifar10", image_size=32),
 )
 CIFAR100 = _downloaded(
-    "cifar100", "CIFAR100", "cifar-100-python/", [partial(published.find_cifar, "CIFAR100")]
+    "cifar100", "CIFAR100", "cifar-100-python/", partial(published.find_cifar, "CIFAR100")
 )
 TINYIMAGENET = _photographs(
     "tinyimagenet",
@@ -176,7 +157,7 @@ IMAGENET = _photographs(
 )
 INPUT_SELECTION = _generated(
     "input_selection",
-    lambda request: (request.input_selection or InputSelection()).draw,
+    lambda config: (config.input_selection or InputSelection()).draw,
     (3000, 1000),
     (30,),
     2,
@@ -191,7 +172,7 @@ def lookup(name: str) -> DataSet:
     `folder:PATH` is an image folder anywhere.
 
     Example:
-        >>> lookup("digits").find([]).num_train
+        >>> lookup("digits").find(roots()).num_train
         1297
     """
     if name.startswith(_FOLDER_PREFIX):
@@ -206,30 +187,13 @@ def lookup(name: str) -> DataSet:
         found: DataSet = REGISTRY.find(name)
         return found
     try:
-        own_path = REGISTRY.path_of(name)
+        path_of = REGISTRY.path_of(name)
     except UnknownNameError:
         known = [*REGISTRY.names(), f"{_FOLDER_PREFIX}PATH", "package.module:function"]
         raise UnknownNameError("data set", name, known) from None
-    return DataSet(
-        name,
-        advice="It is made by a function.",
-        shipped=lambda: DataSource(own_path, 0, 0, None, 0, partial(own.read, own_path)),
-        is_resizable=True,
-        own_path=own_path,
-    )
-
-
-def roots(override: str | None = None) -> list[Path]:
-    """Folders in which sets are looked for, in order; an override replaces them all."""
-    if override is not None:
-        return [Path(override).expanduser().absolute()]
-    data_dir = settings.current().data_dir
-    return [*([data_dir] if data_dir else []), _download_dir()]
-
-
-def _download_dir() -> Path:
-    """Where downloads go: never into `TUNEPARTS_DATA`, which may be shared and read-only."""
-    return settings.current().cache_dir / "downloads"
+    source = DataSource(path_of, None, None, None, None, partial(own.read, path_of))
+    advice = "It is made by a function."
+    return DataSet(name, advice, (lambda _: source,), is_resizable=True, own_path=path_of)
 
 
 def download(name: str) -> str:
@@ -240,40 +204,21 @@ def download(name: str) -> str:
     except DataError:  # damaged counts as not there: the downloader mends what it can
         if data_set.torchvision_kind is None:
             raise
-    published.download(data_set.torchvision_kind, _download_dir())
+    published.download(data_set.torchvision_kind, download_dir())
     return data_set.find(roots()).where
 
 
-@dataclass(frozen=True)
-class InventoryRow:
-    """What `tuneparts data` says of one set."""
+def inventory() -> list[tuple[str, DataSource | None, str]]:
+    """Every set that has a name: where it is, or else how to get it or what is wrong with it.
 
-    name: str
-    where: str | None = None
-    """None when it was not found, or is damaged."""
-    num_train: int | None = None
-    num_test: int | None = None
-    shape: tuple[int, ...] | None = None
-    num_classes: int | None = None
-    advice: str = ""
-    """What to do to get the set, or what is wrong with it; empty when it is there."""
-
-
-def inventory() -> list[InventoryRow]:
-    """What is known of every set that has a name; reads file names and headers only."""
-    rows = []
-    for name, path in REGISTRY.names().items():
-        if name not in REGISTRY.known:
-            rows.append(InventoryRow(name, path))
-            continue
+    Reads file names and headers only.
+    """
+    rows: list[tuple[str, DataSource | None, str]] = []
+    for name in REGISTRY.names():
         data_set = lookup(name)
         try:
-            found = data_set.find(roots())
+            rows.append((name, data_set.find(roots()), ""))
         except DataError as error:
             is_missing = isinstance(error, DataMissingError)
-            advice = data_set.advice if is_missing else str(error)
-            rows.append(InventoryRow(name, advice=advice))
-        else:
-            sizes = (found.num_train, found.num_test, found.shape, found.num_classes)
-            rows.append(InventoryRow(name, found.where, *sizes))
+            rows.append((name, None, data_set.advice if is_missing else str(error)))
     return rows

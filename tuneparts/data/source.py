@@ -8,23 +8,66 @@ Shapes: N examples, D features, S side of an image.
 """
 
 import functools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from tuneparts.core import seeding
+from tuneparts.core import seeding, settings
 from tuneparts.core.config import Config
 from tuneparts.data.chunks import stratified_order
-from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import Examples
+
+if TYPE_CHECKING:
+    from tuneparts.data.config import DataConfig
 
 _SIDE = 8
 _BLOB_DIMENSIONS = 8
+_NUM_DIGITS_TEST = 500
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The official parts of a set, before any split."""
+
+    train: Examples
+    test: Examples | None
+    """None where it is to be split off the training part."""
+    num_classes: int
+    """0 where labels are no classes."""
+    val: Examples | None = None
+    """None where it is to be split off the training part, as in all of our own sets."""
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """A data set that was found in one place; its sizes are known without decoding anything."""
+
+    where: str
+    num_train: int | None
+    num_test: int | None
+    shape: tuple[int, ...] | None
+    """(C, H, W) or (D,); None when it depends on the image size asked for."""
+    num_classes: int | None
+    read: "Callable[[DataConfig, int | None], Parts]"
+    """Takes the seed of a replicate that draws its own data; None for the fixed draw."""
+
+
+def roots(override: str | None = None) -> list[Path]:
+    """Folders in which sets are looked for, in order; an override replaces them all."""
+    if override is not None:
+        return [Path(override).expanduser().absolute()]
+    data_dir = settings.current().data_dir
+    return [*([data_dir] if data_dir else []), download_dir()]
+
+
+def download_dir() -> Path:
+    """Where downloads go: never into `TUNEPARTS_DATA`, which may be shared and read-only."""
+    return settings.current().cache_dir / "downloads"
 
 
 class InputSelection(Config):
@@ -44,18 +87,11 @@ class InputSelection(Config):
     """Keep only the first inputs; None keeps all."""
 
     @model_validator(mode="after")
-    def _check_num_inputs(self) -> "InputSelection":
-        if self.num_inputs is not None and self.num_inputs > self.num_all:
-            raise ValueError(
-                f"`num_inputs <= num_informative + num_spurious = {self.num_all}` must hold, "
-                f"but got {self.num_inputs}."
-            )
+    def _check_num_inputs(self) -> Self:
+        num_all = self.num_informative + self.num_spurious
+        if self.num_inputs is not None and self.num_inputs > num_all:
+            raise ValueError(f"`num_inputs` = {self.num_inputs}: there are only {num_all}.")
         return self
-
-    @property
-    def num_all(self) -> int:
-        """Inputs before any is left out."""
-        return self.num_informative + self.num_spurious
 
     def draw(self, count: int, *, seed: int, part: str) -> Examples:
         """Draw examples of two classes with labels that are fair coins; float32 (N, D).
@@ -63,11 +99,9 @@ class InputSelection(Config):
         The noise of an input does not depend on how many inputs are kept, so that sets that
         differ in `num_inputs` alone share their columns.
         """
+        num, num_all = self.num_informative, self.num_informative + self.num_spurious
         labels = _stream(seed, "input_selection", part, "labels").integers(0, 2, count)
-        normal = _stream(seed, "input_selection", part, "noise").standard_normal(
-            (count, self.num_all)
-        )
-        num = self.num_informative
+        normal = _stream(seed, "input_selection", part, "noise").standard_normal((count, num_all))
         normal[:, :num] = labels[:, None] + self.noise * normal[:, :num]
         kept = normal[:, : self.num_inputs]
         return Examples(kept.astype(np.float32), labels.astype(np.int64))
@@ -98,80 +132,20 @@ def _stream(seed: int, *name: str) -> np.random.Generator:
     return seeding.numpy_generator(seed, "data", *name)
 
 
-@dataclass(frozen=True)
-class Request:
-    """What a reader may need to know besides the place of the set; most use none of it."""
-
-    image_size: int | None = None
-    """Side of decoded images, for folders of images."""
-    num_train: int = 0
-    """Training and validation examples wanted, for generated sets."""
-    num_test: int = 0
-    seed: int = 0
-    is_drawn: bool = False
-    """Whether this is the draw of one replicate, whose seed may choose what is usually fixed."""
-    input_selection: InputSelection | None = None
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    """For a function of one's own."""
-    target: Target = field(default_factory=Classes)
-    """For data of one's own, which is checked against it."""
-    roots: tuple[Path, ...] = ()
-    """Where relative paths of one's own start."""
-
-
-@dataclass(frozen=True)
-class Parts:
-    """The official parts of a set, before any split."""
-
-    train: Examples
-    test: Examples | None
-    """None where it is to be split off the training part."""
-    num_classes: int
-    """0 where labels are no classes."""
-    val: Examples | None = None
-    """None where it is to be split off the training part, as in all of our own sets."""
-
-
-@dataclass(frozen=True)
-class DataSource:
-    """A data set that was found in one place; its sizes are known without decoding anything."""
-
-    where: str
-    num_train: int
-    num_test: int
-    shape: tuple[int, ...] | None
-    """(C, H, W) or (D,); None when it depends on the image size asked for."""
-    num_classes: int
-    read: Callable[[Request], Parts]
-
-
-_NUM_DIGITS_TEST = 500
-
-
-def find_digits() -> DataSource:
+def find_digits(_: Path) -> DataSource:
     """The digits; they are always there."""
-    return DataSource(
-        where="scikit-learn",
-        num_train=1797 - _NUM_DIGITS_TEST,
-        num_test=_NUM_DIGITS_TEST,
-        shape=(1, 8, 8),
-        num_classes=10,
-        read=_read_digits,
-    )
+    num = _NUM_DIGITS_TEST
+    return DataSource("scikit-learn", 1797 - num, num, (1, 8, 8), 10, _read_digits)
 
 
-def _read_digits(request: Request) -> Parts:
+def _read_digits(_: "DataConfig", draw: int | None) -> Parts:
     pixels, labels = _pixels_and_labels()
     # Ink counts 0..16 stretched to 0..255, so that scaling by 255 gives [0, 1] as for any image.
     images = np.round(pixels * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
     everything = Examples(images, labels.astype(np.int64))
-    seed = request.seed if request.is_drawn else 0
-    order = stratified_order(everything.labels, seeding.numpy_generator(seed, "data", "digits"))
-    return Parts(
-        train=everything.subset(np.sort(order[_NUM_DIGITS_TEST:])),
-        test=everything.subset(np.sort(order[:_NUM_DIGITS_TEST])),
-        num_classes=10,
-    )
+    order = stratified_order(everything.labels, _stream(draw or 0, "digits"))
+    test, train = np.sort(order[:_NUM_DIGITS_TEST]), np.sort(order[_NUM_DIGITS_TEST:])
+    return Parts(everything.subset(train), everything.subset(test), num_classes=10)
 
 
 @functools.cache

@@ -18,7 +18,7 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.registry import Named, Registry
 from tuneparts.core.schema import Direction, Metric
-from tuneparts.data.arrays import checked_labels
+from tuneparts.data.arrays import checked
 
 if TYPE_CHECKING:  # torch takes seconds to import, and a listing of data sets does not need it
     from torch import Tensor
@@ -58,6 +58,8 @@ class Target(Named):
     metrics: ClassVar[tuple[Metric, ...]] = ()
     """What `scores` returns, by name without `val/` or `test/`. Searches select by the first one
     unless they say otherwise, and reports are about it."""
+    counts_classes: ClassVar[bool] = False
+    """Whether labels are classes: then splits keep their proportions, and words name them."""
 
     @abstractmethod
     def losses(self, outputs: "Tensor", y: "Tensor") -> "Tensor":
@@ -78,22 +80,13 @@ class Target(Named):
             return losses_B
         return losses_B.mean() if reduction == "mean" else losses_B.sum()
 
-    @property
-    def counts_classes(self) -> bool:
-        """Whether labels are classes: then splits keep their proportions, and words name them."""
-        return False
-
     def strata(self, labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """What splits keep the proportions of: the classes (N,), or nothing at all."""
         return labels if self.counts_classes else np.zeros(len(labels), np.int64)
 
     def prepared(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Labels (N, ...) as batches have them: int64 or float32, finite.
-
-        Raises:
-            ConfigError: These labels cannot be learnt from.
-        """
-        return checked_labels(labels)
+        """Labels (N, ...) as batches have them: int64 or float32, finite; refuses any others."""
+        return checked(labels, "labels")
 
     def count_outputs(self, labels: npt.NDArray[Any]) -> int:
         """K for these labels: as many outputs as an example has numbers, unless overridden."""
@@ -131,6 +124,7 @@ class Classes(Target):
     """
 
     metrics = _LIKELIHOOD
+    counts_classes = True
 
     def losses(self, outputs: "Tensor", y: "Tensor") -> "Tensor":
         return self.loss(outputs, y, reduction="none")
@@ -146,20 +140,14 @@ class Classes(Target):
 
         return class_scores(outputs, y)
 
-    @property
-    def counts_classes(self) -> bool:
-        return True
-
     def prepared(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if labels.ndim != 1 or labels.dtype.kind not in "biu" or labels.min(initial=0) < 0:
-            is_negative = labels.dtype.kind == "i" and labels.min(initial=0) < 0
-            least = f" down to {labels.min()}" if is_negative else ""
             raise ConfigError(
                 "there must be one label, a whole number from 0 on, per input, but got labels "
-                f"{labels.shape} of type {labels.dtype}{least}. Number the classes from 0 on, or "
-                "use the target `values` for real numbers."
+                f"{labels.shape} of type {labels.dtype} such as {labels.flat[:3]}. Number the "
+                "classes from 0 on, or use the target `values` for real numbers."
             )
-        return checked_labels(labels)
+        return checked(labels, "labels")
 
     def count_outputs(self, labels: npt.NDArray[Any]) -> int:
         return 1 + int(labels.max(initial=-1))
@@ -179,10 +167,8 @@ class Binary(Target):
         tensor(0.6931)
     """
 
-    metrics = (
-        *_LIKELIHOOD,
-        Metric("auc", Direction.UP, "", 4, "area under the ROC curve", 0, 1),
-    )
+    metrics = (*_LIKELIHOOD, Metric("auc", Direction.UP, "", 4, "area under the ROC curve", 0, 1))
+    counts_classes = True
 
     def losses(self, outputs: "Tensor", y: "Tensor") -> "Tensor":
         from torch.nn import functional as F
@@ -195,17 +181,12 @@ class Binary(Target):
 
         return binary_scores(outputs.squeeze(1), y)
 
-    @property
-    def counts_classes(self) -> bool:
-        return True
-
     def prepared(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         found = np.unique(labels)
         if labels.ndim != 1 or not set(found.tolist()) <= {0, 1}:
             raise ConfigError(
-                f"labels of the target `binary` are 0 or 1, one per input, but got labels "
-                f"{labels.shape} of {len(found)} values such as {found[:3].tolist()}. Code them as "
-                "0 and 1, or use the target `classes`."
+                f"labels of the target `binary` are 0 or 1, one per input, but got {labels.shape} "
+                f"such as {found[:3].tolist()}. Code them so, or use the target `classes`."
             )
         return labels.astype(np.int64)
 
@@ -238,12 +219,9 @@ class Values(Target):
 
     def prepared(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Real numbers (N, K); those of one output may come as (N,)."""
-        found = checked_labels(labels).astype(np.float32, copy=False)
+        found = checked(labels, "labels").astype(np.float32, copy=False)
         if found.ndim > 2:
-            raise ConfigError(
-                f"labels of the target `values` are (N,) or (N, K), but got {found.shape}. "
-                "Flatten those of each example."
-            )
+            raise ConfigError(f"labels are (N,) or (N, K), but got {found.shape}. Flatten each.")
         return found.reshape(len(found), -1)
 
     def losses(self, outputs: "Tensor", y: "Tensor") -> "Tensor":

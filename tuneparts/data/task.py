@@ -33,10 +33,10 @@ class _ImageSource(Protocol):
 class StoredImages:
     """Rows of images on disk, uint8 (N, C, H, W); indexing reads what is asked for.
 
-    Args:
-        source: a `.npy` file, or what else images are read from.
-        rows: which images of it, int64; None for all.
+    The source is a `.npy` file, or what else images are read from; None as `rows` takes all of it.
     """
+
+    dtype = np.dtype(np.uint8)
 
     def __init__(
         self, source: Path | _ImageSource, rows: npt.NDArray[np.int64] | None = None
@@ -48,13 +48,7 @@ class StoredImages:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(N, C, H, W) of the chosen rows."""
         return (len(self), *self._images.shape[1:])
-
-    @property
-    def dtype(self) -> np.dtype[np.uint8]:
-        """Always uint8."""
-        return np.dtype(np.uint8)
 
     @property
     def nbytes(self) -> int:
@@ -69,22 +63,17 @@ class StoredImages:
         return np.array(self._images[rows])
 
     def __array__(
-        self,
-        dtype: npt.DTypeLike | None = None,
-        copy: bool | None = None,
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
     ) -> npt.NDArray[Any]:
         return self[:].astype(dtype or np.uint8, copy=False)
 
     def select(self, indices: npt.NDArray[np.int64]) -> "StoredImages":
-        """The images at these indices, still on disk."""
         return StoredImages(self._source, indices if self._rows is None else self._rows[indices])
 
     def joined(self, other: "StoredImages") -> "StoredImages":
         """These images, then those of `other`, of the same file; still on disk."""
         if other.path != self.path:
-            raise DataError(
-                f"stored images are joined within one file, but got {self.path} and {other.path}."
-            )
+            raise DataError(f"{self.path} and {other.path}: images of one file are joined only.")
         return StoredImages(self._source, np.concatenate([self.rows, other.rows]))
 
     @property
@@ -100,15 +89,13 @@ def _mapped(path: Path) -> npt.NDArray[np.uint8]:
     try:
         # Not np.load, which also opens archives: a cache is one array.
         images: npt.NDArray[np.uint8] = np.lib.format.open_memmap(path, mode="r")
+        if images.dtype != np.uint8 or images.ndim != 4:
+            raise ValueError(f"{images.dtype} {images.shape} is not uint8 (N, C, H, W)")
     except Exception as error:  # numpy raises many types for hostile headers
         raise DataError(
-            f"{path} cannot be mapped as an array of images: {error!r:.200}. "
-            "Delete it; it is decoded again at the next load."
+            f"{path} cannot be mapped as an array of images: {error!r:.200}. Delete it; it is "
+            "decoded again at the next load."
         ) from error
-    if images.dtype != np.uint8 or images.ndim != 4:
-        raise DataError(
-            f"{path} must hold uint8 images (N, C, H, W), but holds {images.dtype} {images.shape}."
-        )
     return images.view(np.ndarray)
 
 
@@ -144,12 +131,14 @@ class Examples:
         """These examples, then those of `other`; nothing is copied when `other` is empty."""
         if not len(other):
             return self
-        labels = np.concatenate([self.labels, other.labels])
+        inputs: Inputs
+        if isinstance(self.inputs, StoredImages) and isinstance(other.inputs, StoredImages):
+            inputs = self.inputs.joined(other.inputs)
+        else:
+            inputs = np.concatenate([self.inputs, other.inputs])
         angles = [part.degrees for part in (self, other) if part.degrees is not None]
         degrees = np.concatenate(angles) if len(angles) == 2 else None
-        if isinstance(self.inputs, StoredImages) and isinstance(other.inputs, StoredImages):
-            return Examples(self.inputs.joined(other.inputs), labels, degrees)
-        return Examples(np.concatenate([self.inputs, other.inputs]), labels, degrees)
+        return Examples(inputs, np.concatenate([self.labels, other.labels]), degrees)
 
 
 @dataclass(frozen=True)
@@ -233,29 +222,26 @@ def digest(task: Task) -> str:
         >>> len(digest(Task("t", some, some, some, num_classes=2, mean=(0.0,), std=(1.0,))))
         12
     """
-    found = hashlib.sha256()
     facts = (task.num_outputs, task.mean, task.std, task.target.model_dump_json())
-    found.update(repr(facts).encode())
-    for part in (task.train, task.val, task.test):
-        _add(part, found)
-    return found.hexdigest()[:12]
+    return _digest(repr(facts), task.train, task.val, task.test)
 
 
 def part_digest(part: Examples) -> str:
     """The same of one part alone, whatever its inputs are scaled by."""
-    found = hashlib.sha256()
-    _add(part, found)
+    return _digest("", part)
+
+
+def _digest(facts: str, *parts: Examples) -> str:
+    found = hashlib.sha256(facts.encode())
+    for part in parts:
+        inputs: npt.NDArray[Any] | StoredImages = part.inputs
+        if isinstance(inputs, StoredImages):
+            found.update(inputs.path.name.encode())
+            inputs = inputs.rows
+        for array in (part.labels, inputs):
+            found.update(f"{array.dtype.str} {array.shape}".encode())
+            found.update(np.ascontiguousarray(array).data)
     return found.hexdigest()[:12]
-
-
-def _add(part: Examples, found: "hashlib._Hash") -> None:
-    inputs: npt.NDArray[Any] | StoredImages = part.inputs
-    if isinstance(inputs, StoredImages):
-        found.update(inputs.path.name.encode())
-        inputs = inputs.rows
-    for array in (part.labels, inputs):
-        found.update(f"{array.dtype.str} {array.shape}".encode())
-        found.update(np.ascontiguousarray(array).data)
 
 
 def channel_statistics(inputs: Inputs) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -268,20 +254,17 @@ def channel_statistics(inputs: Inputs) -> tuple[tuple[float, ...], tuple[float, 
         ((2.0, 5.0), (1.0, 1.0))
     """
     if inputs.dtype == np.int64:
-        raise DataError(
-            "`standardise` scales images and real numbers, but these inputs are whole numbers. "
-            "Leave it out, or make them float32."
-        )
-    count = sum(len(rows) for rows in _rows(inputs))
-    mean_C = np.sum([rows.sum(axis=0) for rows in _rows(inputs)], axis=0) / count
-    squares = [((rows - mean_C) ** 2).sum(axis=0) for rows in _rows(inputs)]
+        raise DataError("`standardise` scales images and real numbers, not whole numbers.")
+    scale = 255.0 if inputs.dtype == np.uint8 else 1.0
+
+    def blocks() -> Iterator[npt.NDArray[np.float64]]:
+        """With a column per channel or feature."""
+        for start in range(0, len(inputs), 4096):
+            block = np.asarray(inputs[start : start + 4096], dtype=np.float64) / scale
+            yield np.moveaxis(block, 1, -1).reshape(-1, block.shape[1])
+
+    count = sum(len(rows) for rows in blocks())
+    mean_C = np.sum([rows.sum(axis=0) for rows in blocks()], axis=0) / count
+    squares = [((rows - mean_C) ** 2).sum(axis=0) for rows in blocks()]
     std_C = np.sqrt(np.sum(squares, axis=0) / count)
     return tuple(mean_C.tolist()), tuple(np.where(std_C > 0, std_C, 1.0).tolist())
-
-
-def _rows(inputs: Inputs) -> Iterator[npt.NDArray[np.float64]]:
-    """Blocks of the inputs with a column per channel or feature."""
-    scale = 255.0 if inputs.dtype == np.uint8 else 1.0
-    for start in range(0, len(inputs), 4096):
-        block = np.asarray(inputs[start : start + 4096], dtype=np.float64) / scale
-        yield np.moveaxis(block, 1, -1).reshape(-1, block.shape[1])
