@@ -22,8 +22,8 @@ from tuneparts.core import access, redaction, schema
 from tuneparts.core.access import TokenAuth
 from tuneparts.core.config import parse
 from tuneparts.core.errors import CheckpointError, TunepartsError
-from tuneparts.data import arrays, published
 from tuneparts.data import images as image_files
+from tuneparts.data import own, published
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import StoredImages
 from tuneparts.methods.pwfn import codefile
@@ -268,7 +268,7 @@ def tables_of_strangers(_: Path) -> Attempt:
     good: dict[str, Any] = {"a": [1, 2, 3], "b": [0.5, 1.5, 2.5], "price": [1.0, 2.0, 3.0]}
 
     def attempt(rng: random.Random) -> None:
-        arrays.to_arrays(mutated_tree(rng, good), rng.choice(["price", "a", ["a", "b"], ""]))
+        own.to_arrays(mutated_tree(rng, good), rng.choice(["price", "a", ["a", "b"], ""]))
 
     return attempt
 

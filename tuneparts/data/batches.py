@@ -15,15 +15,8 @@ class Batches:
 
     With replacement every index is drawn uniformly and independently. Without replacement an
     epoch is a permutation of which whole batches are taken; the last `num_examples % batch_size`
-    indices of each epoch are dropped, so no batch holds an example twice. A batch that is
-    larger than the data is therefore refused without replacement.
-
-    Each stream owns its generator: several streams never disturb each other.
-
-    Example:
-        >>> batches = Batches(10, 4, seed=0, replacement=False)
-        >>> batches.next().shape
-        torch.Size([4])
+    indices of each epoch are dropped, so no batch holds an example twice, or could be larger than
+    the data. Each stream owns its generator: several streams never disturb each other.
     """
 
     def __init__(

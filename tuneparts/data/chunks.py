@@ -75,11 +75,6 @@ class Chunks:
 
     The index arrays are read-only views into that permutation, so C chunks and their C unions
     take the memory of one.
-
-    Example:
-        >>> chunks = Chunks(10, (0.8, 0.2), seed=0)
-        >>> len(chunks.chunk(2)), len(chunks.cumulative(2))
-        (2, 10)
     """
 
     def __init__(self, num_examples: int, proportions: Sequence[float], *, seed: int) -> None:
@@ -121,10 +116,6 @@ def sizes(total: int, proportions: Sequence[float]) -> tuple[int, ...]:
 
     By the method of largest remainders (Hamilton 1792): every share is its quota rounded down, plus
     one for the largest remainders; the earlier share wins a tie. Proportions need not sum to one.
-
-    Example:
-        >>> sizes(10, (0.5, 0.3, 0.2))
-        (5, 3, 2)
     """
     if not all(math.isfinite(p) and p >= 0 for p in proportions) or not any(proportions):
         raise ConfigError(

@@ -2,7 +2,8 @@
 
 import math
 from dataclasses import replace
-from typing import Any, Literal, Self
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +13,10 @@ from tuneparts.core import import_path, schema
 from tuneparts.core.config import Config
 from tuneparts.core.errors import ConfigError, DataError
 from tuneparts.data import chunks, images, own, sets, target, variants
-from tuneparts.data.source import InputSelection, roots
+from tuneparts.data.sets import InputSelection
 from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import Examples, StoredImages, Task, channel_statistics
+from tuneparts.data.variants import Part
 
 
 class DataConfig(Config):
@@ -103,6 +105,11 @@ class DataConfig(Config):
         return found
 
     @property
+    def roots(self) -> list[Path]:
+        """Folders in which the set is looked for, in order."""
+        return sets.roots(self.root)
+
+    @property
     def is_own(self) -> bool:
         """Whether a function of one's own, or another target than classes, is part of it."""
         return sets.lookup(self.name).own_path is not None or self.target != Classes()
@@ -117,7 +124,7 @@ class DataConfig(Config):
         draw = replicate if self.seed is None else None
         seed = (self.seed or 0) if draw is None else draw
         data_set, strata = sets.lookup(self.name), self.target.strata
-        parts = data_set.find(roots(self.root)).read(self, draw)
+        parts = data_set.find(self.roots).read(self, draw)
         if data_set.own_path is None and not isinstance(self.target, Classes):
             train, test = parts.train, parts.test
             train = replace(train, labels=self.target.prepared(train.labels))
@@ -128,24 +135,24 @@ class DataConfig(Config):
             rest, chosen = chunks.train_val(
                 labels, num_train=None, num_val=self.num_test or num, seed=seed, held="num_test"
             )
-            test = self._variant(parts.train, chosen, part="train", draw=draw)
+            test = self._variant(parts.train, chosen, "train", draw)
         else:
             rest = np.arange(len(parts.train))
             chosen = chunks.subset(strata(parts.test.labels), num=self.num_test, seed=seed)
-            test = self._variant(parts.test, chosen, part="test", draw=draw)
+            test = self._variant(parts.test, chosen, "test", draw)
         train_indices, val_indices = chunks.train_val(
             strata(parts.train.labels[rest]),
             num_train=self.num_train,
             num_val=self.num_val if parts.val is None else 0,
             seed=seed,
         )
-        train = self._variant(parts.train, rest[train_indices], part="train", draw=draw)
+        train = self._variant(parts.train, rest[train_indices], "train", draw)
         if parts.val is None:
-            val = self._variant(parts.train, rest[val_indices], part="train", draw=draw)
+            val = self._variant(parts.train, rest[val_indices], "train", draw)
         else:
             num_val, labels = self.num_val or None, strata(parts.val.labels)
             chosen = chunks.subset(labels, num=num_val, seed=seed, part="val")
-            val = self._variant(parts.val, chosen, part="val", draw=draw)
+            val = self._variant(parts.val, chosen, "val", draw)
         mean, std = data_set.mean, data_set.std
         if self.standardise:
             mean, std = channel_statistics(train.inputs)
@@ -165,7 +172,7 @@ class DataConfig(Config):
         """Corrupted versions of the same test images, or of as many where the order differs."""
         if self.corrupted is None:
             return None
-        whole = variants.find_corrupted(self.name, self.corrupted, roots(self.root))
+        whole = variants.find_corrupted(self.name, self.corrupted, self.roots)
         if whole.labels.max(initial=0) >= num_classes:
             raise DataError(
                 f"{whole.folder} has labels up to {whole.labels.max()}, but `{self.name}` only "
@@ -175,12 +182,7 @@ class DataConfig(Config):
         return replace(whole, rows=rows, labels=whole.labels[rows], pool=self.pool)
 
     def _variant(
-        self,
-        official: Examples,
-        indices: npt.NDArray[np.int64],
-        *,
-        part: Literal["train", "val", "test"],
-        draw: int | None,
+        self, official: Examples, indices: npt.NDArray[np.int64], part: Part, draw: int | None
     ) -> Examples:
         chosen = official.subset(indices)
         if not self.rotated and self.pool == 1:

@@ -13,6 +13,7 @@ import multiprocessing
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -44,9 +45,8 @@ class ReadAhead:
     """
 
     def __init__(self, images: StoredImages, *, readers: int, is_pinned: bool) -> None:
+        self.loader = partial(_Loader, images, readers=readers, is_pinned=is_pinned)
         self._images = images
-        self._readers = readers
-        self._is_pinned = is_pinned
         self._loaders: dict[int, _Loader] = {}
 
     def take(self, indices_B: Tensor, stream: Any, draw: Draw) -> Tensor:
@@ -57,41 +57,38 @@ class ReadAhead:
         elif self._loaders[key].expects(indices_B):
             return next(self._loaders[key])
         ahead = copy.deepcopy(stream)
-        self._loaders[key] = self.loader(draw(ahead) for _ in count())
+        self._loaders[key] = self.loader(batches=(draw(ahead) for _ in count()))
         return torch.from_numpy(self._images[indices_B.numpy()])
-
-    def loader(self, batches: Iterable[Tensor]) -> "_Loader":
-        return _Loader(self._images, batches, readers=self._readers, is_pinned=self._is_pinned)
 
 
 class _Loader(Iterator[Tensor]):
     """Batches of images in order, with the indices that are being read."""
 
     def __init__(
-        self, images: StoredImages, batches: Iterable[Tensor], *, readers: int, is_pinned: bool
+        self, images: StoredImages, *, batches: Iterable[Tensor], readers: int, is_pinned: bool
     ) -> None:
         # From a server that has imported what readers need, not from this process, whose threads
         # may hold locks or a GPU.
         processes = multiprocessing.get_context("forkserver")
         processes.set_forkserver_preload([SERVER])
         self._asked: deque[Tensor] = deque()
-        self._batches: Iterator[Tensor] = iter(
-            DataLoader(
-                images,  # type: ignore[arg-type]  # whole batches of it, by their indices
-                sampler=self._watched(batches),
-                batch_size=None,
-                num_workers=readers,
-                prefetch_factor=_AHEAD,
-                pin_memory=is_pinned,
-                multiprocessing_context=processes,
-                generator=torch.Generator(),  # not the global one, which it would draw from
-            )
-        )
 
-    def _watched(self, batches: Iterable[Tensor]) -> Iterator[npt.NDArray[np.int64]]:
-        for indices_B in batches:
-            self._asked.append(indices_B)
-            yield indices_B.numpy()
+        def watched() -> Iterator[npt.NDArray[np.int64]]:
+            for indices_B in batches:
+                self._asked.append(indices_B)
+                yield indices_B.numpy()
+
+        loader: DataLoader[Tensor] = DataLoader(
+            images,  # type: ignore[arg-type]  # whole batches of it, by their indices
+            sampler=watched(),
+            batch_size=None,
+            num_workers=readers,
+            prefetch_factor=_AHEAD,
+            pin_memory=is_pinned,
+            multiprocessing_context=processes,
+            generator=torch.Generator(),  # not the global one, which it would draw from
+        )
+        self._batches: Iterator[Tensor] = iter(loader)
 
     def expects(self, indices_B: Tensor) -> bool:
         return bool(self._asked) and torch.equal(self._asked[0], indices_B)
@@ -168,7 +165,8 @@ class DeviceExamples:
 
         def read() -> Iterator[Tensor]:
             if self._ahead is not None and len(parts) > _FEW_BATCHES:
-                yield from self._ahead.loader(torch.arange(len(self))[rows] for rows in parts)
+                indices = torch.arange(len(self))
+                yield from self._ahead.loader(batches=(indices[rows] for rows in parts))
                 return
             for rows in parts:
                 stored = self._stored

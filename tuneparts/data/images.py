@@ -23,8 +23,7 @@ import numpy.typing as npt
 
 from tuneparts.core import atomic, settings
 from tuneparts.core.errors import DataError
-from tuneparts.data.source import DataSource, Parts
-from tuneparts.data.task import Examples, StoredImages
+from tuneparts.data.task import DataSource, Examples, Parts, StoredImages
 
 if TYPE_CHECKING:
     from tuneparts.data.config import DataConfig
@@ -77,7 +76,7 @@ def decode(
     for line in files.fingerprint():
         digest.update(f"{line}\n".encode(errors="surrogateescape"))  # names in any encoding
     path = settings.current().cache_dir / "decoded" / f"{title}-{digest.hexdigest()[:24]}.npy"
-    images = _EncodedImages(files, image_size, path)
+    images = EncodedImages(files, image_size, path)
     if settings.current().decodes_always:
         return StoredImages(images)
     try:
@@ -89,7 +88,7 @@ def decode(
 
 
 @dataclass(frozen=True)
-class _EncodedImages:
+class EncodedImages:
     """Image files that are decoded each time that they are read."""
 
     files: ImageFiles
@@ -120,7 +119,7 @@ class _EncodedImages:
         return image
 
 
-def _write(images: _EncodedImages, title: str) -> None:
+def _write(images: EncodedImages, title: str) -> None:
     from rich.console import Console
     from rich.progress import Progress
 

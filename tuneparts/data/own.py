@@ -2,11 +2,15 @@
 
 The function is named by its import path, or by an entry point of an installed package. What it
 returns is one set, which is split here, or a mapping of parts. See `docs/extending.md`.
+
+Inputs come in three kinds, distinguished by their type: images as uint8 (N, C, H, W), whole numbers
+such as tokens as int64, and everything else as float32. A table with named columns (pandas, polars,
+Hugging Face `datasets`, dicts) is recognised by what it can do, so none of these is needed.
 """
 
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,24 +19,22 @@ import numpy.typing as npt
 
 from tuneparts.core import import_path
 from tuneparts.core.errors import ConfigError, DataError
-from tuneparts.data.arrays import checked_inputs, column_names, plain, stacked, to_arrays
 from tuneparts.data.images import class_names, list_images
-from tuneparts.data.source import Parts, roots
-from tuneparts.data.target import Classes, Target
-from tuneparts.data.task import Examples, StoredImages, Task
+from tuneparts.data.target import Classes, Target, checked
+from tuneparts.data.task import Examples, Parts, StoredImages, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from tuneparts.data.config import DataConfig
 
+_CHANNELS = (1, 3, 4)
 _PARTS = {"train": "train", "val": "val", "validation": "val", "valid": "val", "test": "test"}
 _FORMS = (
     "A data function returns (inputs, labels), a data set of (input, label) pairs with a length, "
     "(table, 'target column'), the path of an image folder, or a mapping of `train`, `val` and "
     "`test` to these."
 )
-
 _Given = tuple[Any, npt.NDArray[Any]]
 """Inputs and labels of one part, as they were brought."""
 Arrays: TypeAlias = "Tensor | npt.NDArray[Any]"
@@ -115,7 +117,7 @@ def _read(part: str, thing: Any, config: "DataConfig") -> dict[str, _Given]:
         return _of_folder(part, Path(thing), config)
     if isinstance(thing, tuple) and len(thing) == 2:
         return {part: to_arrays(*thing) if _is_column(thing[1]) else (thing[0], plain(thing[1]))}
-    names = column_names(thing)
+    names = _column_names(thing)
     if names is not None:
         raise ConfigError(
             f"`{part}` is a table with the columns {', '.join(names)}, but which of them is the "
@@ -134,12 +136,12 @@ def _read(part: str, thing: Any, config: "DataConfig") -> dict[str, _Given]:
     if not items:
         raise ConfigError(f"`{part}` is empty.")
     inputs, labels = ([plain(item[i]) for item in items] for i in (0, 1))
-    return {part: (stacked(inputs, "inputs"), stacked(labels, "labels"))}
+    return {part: (_stacked(inputs, "inputs"), _stacked(labels, "labels"))}
 
 
 def _of_folder(part: str, path: Path, config: "DataConfig") -> dict[str, _Given]:
     """The parts of an image folder that has `train/`, or all of one that has classes only."""
-    looked = [place / path.expanduser() for place in (*roots(config.root), Path.cwd())]
+    looked = [place / path.expanduser() for place in (*config.roots, Path.cwd())]
     folder = next((one for one in looked if one.is_dir()), None)
     if folder is None:
         raise ConfigError(f"no image folder was found at {' or '.join(map(str, looked))}.")
@@ -174,7 +176,7 @@ def _examples(
 ) -> Examples:
     x = inputs
     if not isinstance(inputs, StoredImages):
-        x = checked_inputs(inputs, keeps_bytes=keeps_bytes)
+        x = given_inputs(inputs, keeps_bytes=keeps_bytes)
     num_labels = len(labels) if labels.ndim else 0
     if len(x) != num_labels or not num_labels:
         raise ConfigError(
@@ -196,9 +198,98 @@ def _check_alike(examples: Mapping[str, Examples]) -> None:
                 )
 
 
-def given_inputs(values: Arrays) -> npt.NDArray[Any]:
-    """Inputs as nets are called with them: float32, or int64 for whole numbers but bytes."""
-    return checked_inputs(values, keeps_bytes=False)
+def plain(values: Any) -> npt.NDArray[Any]:
+    """Any array, tensor or nested list as an array; an image of Pillow's has its colours first."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+    array = np.asarray(values)
+    if hasattr(values, "getbands"):  # (H, W) or (H, W, C)
+        array = array[None] if array.ndim == 2 else np.moveaxis(array, -1, 0)
+    return array
+
+
+def _stacked(values: list[npt.NDArray[Any]], what: str) -> npt.NDArray[Any]:
+    for number, value in enumerate(values):
+        if value.shape != values[0].shape:
+            raise ConfigError(
+                f"{what}: of shape {values[0].shape} in example 0, but example {number} is "
+                f"{value.shape}. Pad, crop or scale them."
+            )
+    return np.stack(values)
+
+
+def _column_names(table: Any) -> list[str] | None:
+    """Names of the columns; None for what is no table."""
+    if isinstance(table, Mapping):
+        return [str(name) for name in table]
+    names = getattr(table, "column_names", None)
+    if names is None:
+        names = getattr(table, "columns", None)
+    return None if names is None or callable(names) else [str(name) for name in names]
+
+
+def to_arrays(table: Any, target: str | Sequence[str]) -> tuple[Any, npt.NDArray[Any]]:
+    """Inputs and labels of a table.
+
+    Columns of numbers become the features (N, D), in the order of the table. A single column whose
+    cells are arrays, lists or images becomes the inputs (N, ...) itself. The target is the column
+    of the labels, or several.
+    """
+    names = _column_names(table) or []
+    targets = [target] if isinstance(target, str) else list(target)
+    features = [name for name in names if name not in targets]
+    if not features or not set(targets) <= set(names):
+        raise ConfigError(
+            f"a table has the target's column and at least one other, but `{', '.join(targets)}` "
+            f"was asked of the columns {', '.join(names)} of a {type(table).__name__}."
+        )
+    try:
+        labels = [_column(table, name) for name in targets]
+        inputs = [_column(table, name) for name in features]
+        for name, column in zip(features, inputs, strict=True):
+            if column.dtype.kind not in "biuf" or (column.ndim > 1 and len(inputs) > 1):
+                raise ValueError(
+                    f"`{name}` holds {column.dtype} such as {column.ravel()[:1]}, not numbers, nor "
+                    "arrays in one column alone. Drop it, or code it as numbers"
+                )
+        y = labels[0] if isinstance(target, str) else np.stack(labels, axis=1)
+        if inputs[0].ndim > 1:
+            return inputs[0], y
+        return np.stack([column.astype(np.float64) for column in inputs], axis=1), y
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ConfigError(f"in the table of {', '.join(names)}: {error!s:.300}.") from error
+
+
+def _column(table: Any, name: str) -> npt.NDArray[Any]:
+    values = table[name]
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return values
+    cells = [] if isinstance(values, str | bytes | Mapping) else list(values)
+    if not cells:
+        raise ValueError(f"`{name}` is {values!r:.100}, not a cell for each example")
+    if all(isinstance(cell, str) for cell in cells):
+        return np.asarray(cells, dtype=str)
+    return _stacked([plain(cell) for cell in cells], f"cells of `{name}`")
+
+
+def given_inputs(values: Arrays, *, keeps_bytes: bool = False) -> npt.NDArray[Any]:
+    """Inputs (N, ...) as nets are called with them: float32, or int64 for whole numbers but bytes.
+
+    If `keeps_bytes`, images stay uint8, to be scaled to [0, 1] batch by batch.
+    """
+    array = plain(values)
+    if array.dtype == np.bool_ or (array.dtype == np.uint8 and not keeps_bytes):
+        array = array.astype(np.float32)
+    if array.dtype != np.uint8 or array.ndim != 4:
+        return checked(array, "inputs", least_axes=2)
+    if array.shape[1] not in _CHANNELS and array.shape[3] in _CHANNELS:
+        raise ConfigError(
+            f"images are (N, C, H, W), but got {array.shape}, which looks like (N, H, W, C). Use "
+            "`images.transpose(0, 3, 1, 2)`."
+        )
+    return array
 
 
 def given_examples(inputs: Arrays, labels: Arrays, target: Target | None = None) -> Examples:

@@ -21,8 +21,7 @@ import numpy.typing as npt
 from tuneparts.core import torchvision_door
 from tuneparts.core.errors import DataError, DataMissingError
 from tuneparts.data.images import ImageFiles, class_names, image_names, list_images
-from tuneparts.data.source import DataSource, Parts
-from tuneparts.data.task import Examples
+from tuneparts.data.task import DataSource, Examples, Parts
 
 if TYPE_CHECKING:
     from tuneparts.data.config import DataConfig

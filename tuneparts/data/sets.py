@@ -2,30 +2,32 @@
 
 A set is looked for in `TUNEPARTS_DATA`, then in what dependencies ship, then in the cache that
 `download` fills. Nothing is downloaded unless it is asked for.
+
+The digits of scikit-learn are 1,797 grey images of 8 x 8 in ten classes, without an official split;
+500 images, stratified, are its test part: those of a replicate's own draw, or where the data is
+fixed, the same ones for ever. A larger request extends a generated set: its first examples stay.
+
+Shapes: N examples, D features, S side of an image.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from tuneparts.core import settings
+import numpy as np
+from pydantic import Field, model_validator
+
+from tuneparts.core import seeding, settings
+from tuneparts.core.config import Config
 from tuneparts.core.errors import DataError, DataMissingError, UnknownNameError
 from tuneparts.core.registry import Registry
 from tuneparts.data import own, published
+from tuneparts.data.chunks import stratified_order
 from tuneparts.data.images import find_folder
-from tuneparts.data.source import (
-    DataSource,
-    InputSelection,
-    Parts,
-    blobs,
-    download_dir,
-    find_digits,
-    roots,
-    stripes,
-)
-from tuneparts.data.task import Examples
+from tuneparts.data.task import DataSource, Examples, Parts
 
 if TYPE_CHECKING:
     from tuneparts.data.config import DataConfig
@@ -54,7 +56,107 @@ _CIFAR_SCALE: dict[str, Any] = {
     "std": (63.0 / 255, 62.1 / 255, 66.7 / 255),
 }
 _IMAGENET_SCALE: dict[str, Any] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+_SIDE = 8
+_BLOB_DIMENSIONS = 8
+_NUM_DIGITS_TEST = 500
 _Finder: TypeAlias = Callable[[Path], DataSource | None]
+
+
+class InputSelection(Config):
+    """Vectors of which some inputs are the label plus noise, and the others noise alone.
+
+    After the input-selection experiment of Lyle et al. (2020) and Mlodozeniec et al. (2023). The
+    sizes 3,000 and 1,000 are theirs; the generator and its defaults are a reconstruction.
+    """
+
+    num_informative: int = Field(default=15, ge=1)
+    """Inputs `y + noise * N(0, 1)`; they come first."""
+    num_spurious: int = Field(default=15, ge=0)
+    """Inputs `N(0, 1)` that know nothing of the label."""
+    noise: float = Field(default=1.0, ge=0)
+    """Standard deviation of the noise on informative inputs."""
+    num_inputs: int | None = Field(default=None, ge=1)
+    """Keep only the first inputs; None keeps all."""
+
+    @model_validator(mode="after")
+    def _check_num_inputs(self) -> Self:
+        num_all = self.num_informative + self.num_spurious
+        if self.num_inputs is not None and self.num_inputs > num_all:
+            raise ValueError(f"`num_inputs` = {self.num_inputs}: there are only {num_all}.")
+        return self
+
+    def draw(self, count: int, *, seed: int, part: str) -> Examples:
+        """Draw examples of two classes with labels that are fair coins; float32 (N, D).
+
+        The noise of an input does not depend on how many inputs are kept, so that sets that
+        differ in `num_inputs` alone share their columns.
+        """
+        num, num_all = self.num_informative, self.num_informative + self.num_spurious
+        labels = _stream(seed, "input_selection", part, "labels").integers(0, 2, count)
+        normal = _stream(seed, "input_selection", part, "noise").standard_normal((count, num_all))
+        normal[:, :num] = labels[:, None] + self.noise * normal[:, :num]
+        kept = normal[:, : self.num_inputs]
+        return Examples(kept.astype(np.float32), labels.astype(np.int64))
+
+
+def blobs(count: int, *, seed: int, part: str) -> Examples:
+    """Draw from three Gaussian clouds around the first unit vectors times three; float32 (N, 8)."""
+    labels = _stream(seed, "blobs", part, "labels").integers(0, 3, count)
+    noise = _stream(seed, "blobs", part, "noise").standard_normal((count, _BLOB_DIMENSIONS))
+    centres = 3 * np.eye(3, _BLOB_DIMENSIONS)
+    return Examples((centres[labels] + noise).astype(np.float32), labels.astype(np.int64))
+
+
+def stripes(count: int, *, seed: int, part: str) -> Examples:
+    """Draw noisy stripes in four directions with random phase; uint8 (N, 1, 8, 8)."""
+    labels = _stream(seed, "stripes", part, "labels").integers(0, 4, count)
+    phases = _stream(seed, "stripes", part, "phases").uniform(0, 2 * np.pi, count)
+    noise = _stream(seed, "stripes", part, "noise").standard_normal((count, _SIDE, _SIDE))
+    direction = labels * (np.pi / 4)
+    y, x = np.mgrid[:_SIDE, :_SIDE] * (2 * np.pi / 4)
+    along_NSS = np.cos(direction)[:, None, None] * x + np.sin(direction)[:, None, None] * y
+    wave_NSS = np.sin(along_NSS + phases[:, None, None])
+    images = np.clip(127.5 + 80 * wave_NSS + 25 * noise, 0, 255).round().astype(np.uint8)
+    return Examples(images[:, None], labels.astype(np.int64))
+
+
+def _stream(seed: int, *name: str) -> np.random.Generator:
+    return seeding.numpy_generator(seed, "data", *name)
+
+
+def _find_digits(_: Path) -> DataSource:
+    """The digits; they are always there."""
+    num = _NUM_DIGITS_TEST
+    return DataSource("scikit-learn", 1797 - num, num, (1, 8, 8), 10, _read_digits)
+
+
+def _read_digits(_: "DataConfig", draw: int | None) -> Parts:
+    pixels, labels = _pixels_and_labels()
+    # Ink counts 0..16 stretched to 0..255, so that scaling by 255 gives [0, 1] as for any image.
+    images = np.round(pixels * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
+    everything = Examples(images, labels.astype(np.int64))
+    order = stratified_order(everything.labels, _stream(draw or 0, "digits"))
+    test, train = np.sort(order[:_NUM_DIGITS_TEST]), np.sort(order[_NUM_DIGITS_TEST:])
+    return Parts(everything.subset(train), everything.subset(test), num_classes=10)
+
+
+@cache
+def _pixels_and_labels() -> tuple[np.ndarray, np.ndarray]:
+    """Ink counts, 64 a row, and classes.
+
+    scikit-learn takes one to two seconds to import, so its file is read instead; its own reader is
+    asked where a version keeps the file elsewhere.
+    """
+    package = find_spec("sklearn")
+    for place in (package.submodule_search_locations or ()) if package is not None else ():
+        path = Path(place) / "datasets" / "data" / "digits.csv.gz"
+        if path.exists():
+            table = np.loadtxt(path, delimiter=",")
+            return table[:, :-1], table[:, -1]
+    from sklearn.datasets import load_digits
+
+    pixels, labels = load_digits(return_X_y=True)
+    return pixels, labels
 
 
 @dataclass(frozen=True)
@@ -120,7 +222,7 @@ def _photographs(name: str, advice: str, finder: _Finder) -> DataSet:
     return DataSet(name, advice, (finder,), is_resizable=True, **_IMAGENET_SCALE)
 
 
-DIGITS = DataSet("digits", "It comes with scikit-learn.", (find_digits,))
+DIGITS = DataSet("digits", "It comes with scikit-learn.", (_find_digits,))
 MNIST = _downloaded(
     "mnist",
     "MNIST",
@@ -170,10 +272,6 @@ def lookup(name: str) -> DataSet:
     """The set of that name: ours, of an installed package, or a function's import path.
 
     `folder:PATH` is an image folder anywhere.
-
-    Example:
-        >>> lookup("digits").find(roots()).num_train
-        1297
     """
     if name.startswith(_FOLDER_PREFIX):
         path = Path(name.removeprefix(_FOLDER_PREFIX)).expanduser()
@@ -196,6 +294,19 @@ def lookup(name: str) -> DataSet:
     return DataSet(name, advice, (lambda _: source,), is_resizable=True, own_path=path_of)
 
 
+def roots(override: str | None = None) -> list[Path]:
+    """Folders in which sets are looked for, in order; an override replaces them all."""
+    if override is not None:
+        return [Path(override).expanduser().absolute()]
+    data_dir = settings.current().data_dir
+    return [*([data_dir] if data_dir else []), _download_dir()]
+
+
+def _download_dir() -> Path:
+    """Where downloads go: never into `TUNEPARTS_DATA`, which may be shared and read-only."""
+    return settings.current().cache_dir / "downloads"
+
+
 def download(name: str) -> str:
     """Fetch a set with torchvision's downloader unless it is there; returns where it is."""
     data_set = lookup(name)
@@ -204,7 +315,7 @@ def download(name: str) -> str:
     except DataError:  # damaged counts as not there: the downloader mends what it can
         if data_set.torchvision_kind is None:
             raise
-    published.download(data_set.torchvision_kind, download_dir())
+    published.download(data_set.torchvision_kind, _download_dir())
     return data_set.find(roots()).where
 
 

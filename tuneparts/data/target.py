@@ -1,6 +1,6 @@
 """What a net is to predict: the loss that it is trained by and the scores that it is judged by.
 
-Legend: B or N examples, K outputs of the net, M members.
+Legend: B or N examples, K outputs of the net, M members, P scores that differ.
 """
 
 import math
@@ -18,13 +18,34 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.registry import Named, Registry
 from tuneparts.core.schema import Direction, Metric
-from tuneparts.data.arrays import checked
 
 if TYPE_CHECKING:  # torch takes seconds to import, and a listing of data sets does not need it
     from torch import Tensor
 
 Reduction: TypeAlias = Literal["mean", "sum", "none"]
 """Mean or sum over examples, or one loss for each."""
+_NUM_BINS = 15
+"""Of the calibration error."""
+
+
+def checked(values: npt.NDArray[Any], what: str, *, least_axes: int = 1) -> npt.NDArray[Any]:
+    """Whole numbers as int64, real ones as float32; refuses what are no finite numbers."""
+    if values.ndim < least_axes or values.dtype.kind not in "biuf":
+        raise ConfigError(
+            f"{what} are numbers, one or more for each example, but got {what} {values.shape} of "
+            f"type {values.dtype}."
+        )
+    if values.dtype.kind != "f":
+        return values.astype(np.int64, copy=False)
+    real = values.astype(np.float32, copy=False)
+    wrong = ~np.isfinite(real)
+    if wrong.any():
+        example, *place = np.argwhere(wrong)[0].tolist()
+        raise ConfigError(
+            f"{what} must be finite in float32, but {wrong.sum()} of them are NaN, infinite or too "
+            f"large, the first in example {example} at {place}. Drop these or fill the gaps."
+        )
+    return real
 
 
 class Target(Named):
@@ -114,6 +135,13 @@ _LIKELIHOOD = (
 )
 
 
+def _numbers(values: "dict[str, Tensor]") -> dict[str, float]:
+    """Plain numbers, read from the device at once."""
+    import torch
+
+    return dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))
+
+
 class Classes(Target):
     """One of K classes: an output for each, cross-entropy.
 
@@ -136,9 +164,28 @@ class Classes(Target):
         return F.cross_entropy(outputs, y, reduction=reduction)
 
     def scores(self, outputs: "Tensor", y: "Tensor") -> dict[str, float]:
-        from tuneparts.data.scores import class_scores
+        """Accuracy, nll, ece and brier of logits (N, K) against labels (N,).
 
-        return class_scores(outputs, y)
+        The Brier score is the squared distance to the one-hot label, summed over classes
+        (Brier 1950); the calibration error is the expected one over equal bins (Guo et al. 2017).
+        """
+        import torch
+        from torch.nn import functional as F
+
+        log_probs_NK = F.log_softmax(outputs.double(), dim=1)
+        probs_NK = log_probs_NK.exp()
+        confidence_N, predicted_N = probs_NK.max(dim=1)
+        right_N = (predicted_N == y).double()
+        bins_N = (confidence_N * _NUM_BINS).ceil().long().clamp(1, _NUM_BINS) - 1
+        gaps = torch.zeros(_NUM_BINS, dtype=confidence_N.dtype, device=confidence_N.device)
+        gaps = gaps.index_add(0, bins_N, confidence_N - right_N)
+        found = {
+            "accuracy": right_N.mean(),
+            "nll": F.nll_loss(log_probs_NK, y),
+            "ece": gaps.abs().sum() / len(confidence_N),
+            "brier": (probs_NK - F.one_hot(y, outputs.shape[1])).square().sum(dim=1).mean(),
+        }
+        return _numbers(found)
 
     def prepared(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if labels.ndim != 1 or labels.dtype.kind not in "biu" or labels.min(initial=0) < 0:
@@ -177,9 +224,22 @@ class Binary(Target):
         return F.binary_cross_entropy_with_logits(logits_B, y.to(logits_B.dtype), reduction="none")
 
     def scores(self, outputs: "Tensor", y: "Tensor") -> dict[str, float]:
-        from tuneparts.data.scores import binary_scores
+        """Those of two classes; and the area under the ROC curve, unless one class is missing.
 
-        return binary_scores(outputs.squeeze(1), y)
+        The area is how often an example of class 1 scores above one of class 0; a tie counts half.
+        """
+        import torch
+
+        found = Classes().scores(torch.cat([torch.zeros_like(outputs), outputs], dim=1), y)
+        num_ones = int(y.sum())
+        num_pairs = num_ones * (len(y) - num_ones)
+        if num_pairs:
+            logits_N = outputs.squeeze(1)
+            _, place_N, count_P = torch.unique(logits_N, return_inverse=True, return_counts=True)
+            rank_P = count_P.cumsum(0) - (count_P - 1) / 2  # the mean of equal scores, from 1 on
+            ranks = float(rank_P.double()[place_N][y == 1].sum())
+            found["auc"] = (ranks - num_ones * (num_ones + 1) / 2) / num_pairs
+        return found
 
     def prepared(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         found = np.unique(labels)
@@ -228,9 +288,14 @@ class Values(Target):
         return (outputs - y).square().mean(dim=1)
 
     def scores(self, outputs: "Tensor", y: "Tensor") -> dict[str, float]:
-        from tuneparts.data.scores import value_scores
-
-        return value_scores(outputs, y)
+        """Means over outputs; r2 is left out where one of them does not vary."""
+        values_NK, y_NK = outputs.double(), y.double()
+        mse_K = (values_NK - y_NK).square().mean(dim=0)
+        found = {"mse": mse_K.mean(), "rmse": mse_K.mean().sqrt()}
+        variance_K = y_NK.var(dim=0, correction=0)
+        if bool((variance_K > 0).all()):
+            found["r2"] = (1 - mse_K / variance_K).mean()
+        return _numbers(found)
 
 
 class OwnLoss(Target):

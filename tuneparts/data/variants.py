@@ -25,13 +25,12 @@ import numpy.typing as npt
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError, DataError, DataMissingError
 
-_ROTATION_SEEDS: dict[str, int] = {"train": 1, "test": 0, "val": 2}
+Part = Literal["train", "val", "test"]
+_ROTATION_SEEDS: dict[Part, int] = {"train": 1, "test": 0, "val": 2}
 _PIXELS_AT_A_TIME = 1 << 20
 
 
-def angles(
-    count: int, part: Literal["train", "val", "test"], draw: int | None = None
-) -> npt.NDArray[np.float64]:
+def angles(count: int, part: Part, draw: int | None = None) -> npt.NDArray[np.float64]:
     """Degrees in [-180, 180) of the first `count` images of an official part; (count,).
 
     Each part has a stream of its own; `draw` is the seed of a replicate, None for the angles that
