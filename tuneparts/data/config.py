@@ -3,18 +3,18 @@
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, SerializeAsAny, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
-from tuneparts.core import import_path, schema
+from tuneparts.core import schema
 from tuneparts.core.config import Config
 from tuneparts.core.errors import ConfigError, DataError
-from tuneparts.data import chunks, images, own, sets, target, variants
+from tuneparts.data import chunks, images, own, sets, variants
 from tuneparts.data.sets import InputSelection
-from tuneparts.data.target import Classes, Target
+from tuneparts.data.target import Classes, ImportPath, Target, from_anything
 from tuneparts.data.task import Examples, StoredImages, Task, channel_statistics
 from tuneparts.data.variants import Part
 
@@ -28,12 +28,12 @@ class DataConfig(Config):
         (500, 100, 500, (1, 8, 8))
     """
 
-    name: str
+    name: ImportPath
     """A set of `tuneparts data`, `folder:PATH` for an image folder, or a function of one's own, by
     itself or by its import path; see `docs/extending.md`."""
     arguments: dict[str, Any] = Field(default_factory=dict)
     """What a function of one's own is called with."""
-    target: SerializeAsAny[Target] = Classes()
+    target: Annotated[SerializeAsAny[Target], BeforeValidator(from_anything)] = Classes()
     """What is predicted: `classes`, `binary`, `values`, a loss function, or a `Target`."""
     standardise: bool = False
     """Scale inputs, channel by channel, by mean and standard deviation of the training part."""
@@ -62,16 +62,6 @@ class DataConfig(Config):
     corrupted: variants.Kinds | None = None
     """Score the published corruptions of the test images too (CIFAR-10-C, CIFAR-100-C), as means
     over kinds and severities: the fifteen kinds of published means (`main`), or all nineteen."""
-
-    @field_validator("name", mode="before")
-    @classmethod
-    def _name_function(cls, value: Any) -> Any:
-        return import_path.of(value) if callable(value) else value
-
-    @field_validator("target", mode="before")
-    @classmethod
-    def _parse_target(cls, value: Any) -> Any:
-        return target.from_anything(value)
 
     @model_validator(mode="after")
     def _check_set(self) -> Self:
@@ -125,11 +115,11 @@ class DataConfig(Config):
         seed = (self.seed or 0) if draw is None else draw
         data_set, strata = sets.lookup(self.name), self.target.strata
         parts = data_set.find(self.roots).read(self, draw)
-        if data_set.own_path is None and not isinstance(self.target, Classes):
-            train, test = parts.train, parts.test
-            train = replace(train, labels=self.target.prepared(train.labels))
-            test = test and replace(test, labels=self.target.prepared(test.labels))
-            parts = replace(parts, train=train, test=test)
+        if data_set.own_path is None:
+            prepared = self.target.prepared
+            train = replace(parts.train, labels=prepared(parts.train.labels))
+            official = parts.test and replace(parts.test, labels=prepared(parts.test.labels))
+            parts = replace(parts, train=train, test=official)
         if parts.test is None:
             labels, num = strata(parts.train.labels), max(1, round(len(parts.train) / 5))
             rest, chosen = chunks.train_val(

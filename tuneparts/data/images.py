@@ -58,33 +58,27 @@ class ImageFiles:
             yield f"{name}\t{status.st_size}\t{status.st_mtime_ns}"
 
     def examples(self, *, image_size: int | None, title: str) -> Examples:
-        """Decode the images, or take them from the cache, and pair them with their labels."""
-        return Examples(decode(self, image_size=image_size, title=title), self.labels)
+        """Decode images to RGB, uint8 (N, 3, S, S), or take them from the cache.
 
-
-def decode(
-    files: ImageFiles, *, image_size: int | None, title: str
-) -> npt.NDArray[np.uint8] | StoredImages:
-    """Decode images to RGB, uint8 (N, 3, S, S), or take them from the cache.
-
-    An image of another size is scaled so that its shorter side is `image_size`, and its centre is
-    kept; None stands for squares of one size. Images that are too large for memory stay on disk.
-    """
-    if not files.names:
-        raise DataError(f"{title} holds no images.")
-    digest = hashlib.sha256(f"{_FORMAT} {image_size}\n".encode())
-    for line in files.fingerprint():
-        digest.update(f"{line}\n".encode(errors="surrogateescape"))  # names in any encoding
-    path = settings.current().cache_dir / "decoded" / f"{title}-{digest.hexdigest()[:24]}.npy"
-    images = EncodedImages(files, image_size, path)
-    if settings.current().decodes_always:
-        return StoredImages(images)
-    try:
-        stored = StoredImages(path)
-    except DataError:  # not there, or damaged after it was written
-        _write(images, title)
-        stored = StoredImages(path)
-    return stored if stored.nbytes > IN_MEMORY_BYTES else stored[:]
+        An image of another size is scaled so that its shorter side is `image_size`, and its centre
+        is kept; None stands for squares of one size. Sets too large for memory stay on disk.
+        """
+        if not self.names:
+            raise DataError(f"{title} holds no images.")
+        digest = hashlib.sha256(f"{_FORMAT} {image_size}\n".encode())
+        for line in self.fingerprint():
+            digest.update(f"{line}\n".encode(errors="surrogateescape"))  # names in any encoding
+        path = settings.current().cache_dir / "decoded" / f"{title}-{digest.hexdigest()[:24]}.npy"
+        images = EncodedImages(self, image_size, path)
+        if settings.current().decodes_always:
+            return Examples(StoredImages(images), self.labels)
+        try:
+            stored = StoredImages(path)
+        except DataError:  # not there, or damaged after it was written
+            _write(images, title)
+            stored = StoredImages(path)
+        is_large = stored.nbytes > IN_MEMORY_BYTES
+        return Examples(stored if is_large else stored[:], self.labels)
 
 
 @dataclass(frozen=True)
@@ -121,24 +115,23 @@ class EncodedImages:
 
 def _write(images: EncodedImages, title: str) -> None:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import track
 
-    num = images.shape[0]
+    num, console = images.shape[0], Console(stderr=True)
     descr = np.lib.format.dtype_to_descr(np.dtype(np.uint8))
     header = {"descr": descr, "fortran_order": False, "shape": images.shape}
-    console = Console(stderr=True)
     # Plain writes, not a writable map: on a full disk they raise, where a map would crash.
     with (
         atomic.replacing(images.path, fsync=True) as file,
         ThreadPoolExecutor(os.cpu_count()) as pool,
-        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
     ):
-        bar = progress.add_task(f"decoding {title}", total=num)
         np.lib.format.write_array_header_2_0(file, header)
-        for start in range(0, num, _BLOCK):
-            indices = range(start, min(start + _BLOCK, num))
-            file.write(np.stack(list(pool.map(images.one, indices))).tobytes())
-            progress.advance(bar, len(indices))
+        starts, shows = range(0, num, _BLOCK), console.is_terminal
+        for i in track(
+            starts, f"decoding {title}", console=console, transient=True, disable=not shows
+        ):
+            block = pool.map(images.one, range(i, min(i + _BLOCK, num)))
+            file.write(np.stack(list(block)).tobytes())
 
 
 def _decode_one(files: ImageFiles, index: int, image_size: int | None) -> npt.NDArray[np.uint8]:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuneparts.core import torchvision_door
-from tuneparts.core.errors import DataError, DataMissingError
+from tuneparts.core.errors import DataError
 from tuneparts.data.images import ImageFiles, class_names, image_names, list_images
 from tuneparts.data.task import DataSource, Examples, Parts
 
@@ -104,45 +104,21 @@ def find_cifar(kind: str, root: Path) -> DataSource | None:
     return source if folder.is_dir() else None
 
 
-def download(kind: str, root: Path) -> None:
-    """Fetch a set into `root` with torchvision's downloader."""
-    reader = getattr(torchvision_door.load().datasets, kind)
-    root.mkdir(parents=True, exist_ok=True)
-    try:
-        for train in (True, False):
-            reader(root, train=train, download=True)
-    except (OSError, RuntimeError) as error:
-        raise DataMissingError(
-            f"{kind} could not be downloaded to {root}: {error}. Check the network, or copy the "
-            "set to a folder and name it in TUNEPARTS_DATA."
-        ) from error
-
-
-def find_tiny(root: Path) -> DataSource | None:
-    """Tiny ImageNet: `train/<wnid>/images/`, `val/images/` and `val/val_annotations.txt`."""
-    names, sizes = ("tiny-imagenet-200", "tinyimagenet"), (100_000, 10_000, (3, 64, 64), 200)
-    return _find_photographs(root, names, sizes, title="tinyimagenet", inner="images")
-
-
-def find_imagenet(root: Path) -> DataSource | None:
-    """ImageNet: `train/<wnid>/*.JPEG`, and `val/` sorted into folders or flat.
-
-    The labels of a flat `val/` are read from `val_labels.txt` beside it (`file wnid` a line), or
-    from the unpacked development kit `ILSVRC2012_devkit_t12/`.
-    """
-    names, sizes = ("imagenet", "ILSVRC2012"), (1_281_167, 50_000, (3, 224, 224), 1000)
-    return _find_photographs(root, names, sizes, title="imagenet")
-
-
-def _find_photographs(
-    root: Path,
+def find_photographs(
     names: tuple[str, ...],
     sizes: tuple[int, int, tuple[int, int, int], int],
+    root: Path,
     *,
     title: str,
     inner: str = "",
 ) -> DataSource | None:
-    """The set of published `sizes` in the first folder of these names that has `train/`."""
+    """The set of published `sizes` in the first folder of these names that has `train/`.
+
+    Tiny ImageNet has its images in `train/<wnid>/images/` and `val/images/`, and their labels in
+    `val/val_annotations.txt`. ImageNet has `train/<wnid>/*.JPEG`, and `val/` sorted into folders or
+    flat, with labels in `val_labels.txt` beside it (`file wnid` a line), or in the unpacked
+    development kit `ILSVRC2012_devkit_t12/`.
+    """
     folder = next((root / n for n in names if (root / n / "train").is_dir()), None)
     if folder is None:
         return None

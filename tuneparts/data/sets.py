@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 from pydantic import Field, model_validator
 
-from tuneparts.core import seeding, settings
+from tuneparts.core import seeding, settings, torchvision_door
 from tuneparts.core.config import Config
 from tuneparts.core.errors import DataError, DataMissingError, UnknownNameError
 from tuneparts.core.registry import Registry
@@ -124,12 +124,6 @@ def _stream(seed: int, *name: str) -> np.random.Generator:
     return seeding.numpy_generator(seed, "data", *name)
 
 
-def _find_digits(_: Path) -> DataSource:
-    """The digits; they are always there."""
-    num = _NUM_DIGITS_TEST
-    return DataSource("scikit-learn", 1797 - num, num, (1, 8, 8), 10, _read_digits)
-
-
 def _read_digits(_: "DataConfig", draw: int | None) -> Parts:
     pixels, labels = _pixels_and_labels()
     # Ink counts 0..16 stretched to 0..255, so that scaling by 255 gives [0, 1] as for any image.
@@ -222,7 +216,8 @@ def _photographs(name: str, advice: str, finder: _Finder) -> DataSet:
     return DataSet(name, advice, (finder,), is_resizable=True, **_IMAGENET_SCALE)
 
 
-DIGITS = DataSet("digits", "It comes with scikit-learn.", (_find_digits,))
+_DIGITS = DataSource("scikit-learn", 1297, _NUM_DIGITS_TEST, (1, 8, 8), 10, _read_digits)
+DIGITS = DataSet("digits", "It comes with scikit-learn.", (lambda _: _DIGITS,))
 MNIST = _downloaded(
     "mnist",
     "MNIST",
@@ -249,13 +244,24 @@ CIFAR100 = _downloaded(
 TINYIMAGENET = _photographs(
     "tinyimagenet",
     "Unpack tiny-imagenet-200.zip (cs231n.stanford.edu) in the folder TUNEPARTS_DATA.",
-    published.find_tiny,
+    partial(
+        published.find_photographs,
+        ("tiny-imagenet-200", "tinyimagenet"),
+        (100_000, 10_000, (3, 64, 64), 200),
+        title="tinyimagenet",
+        inner="images",
+    ),
 )
 IMAGENET = _photographs(
     "imagenet",
     "Get ILSVRC 2012 from image-net.org and unpack it as imagenet/train/<wnid>/ and "
     "imagenet/val/ in the folder TUNEPARTS_DATA.",
-    published.find_imagenet,
+    partial(
+        published.find_photographs,
+        ("imagenet", "ILSVRC2012"),
+        (1_281_167, 50_000, (3, 224, 224), 1000),
+        title="imagenet",
+    ),
 )
 INPUT_SELECTION = _generated(
     "input_selection",
@@ -299,23 +305,30 @@ def roots(override: str | None = None) -> list[Path]:
     if override is not None:
         return [Path(override).expanduser().absolute()]
     data_dir = settings.current().data_dir
-    return [*([data_dir] if data_dir else []), _download_dir()]
-
-
-def _download_dir() -> Path:
-    """Where downloads go: never into `TUNEPARTS_DATA`, which may be shared and read-only."""
-    return settings.current().cache_dir / "downloads"
+    return [*([data_dir] if data_dir else []), settings.current().cache_dir / "downloads"]
 
 
 def download(name: str) -> str:
-    """Fetch a set with torchvision's downloader unless it is there; returns where it is."""
-    data_set = lookup(name)
+    """Fetch a set with torchvision's downloader unless it is there; returns where it is.
+
+    Never into `TUNEPARTS_DATA`, which may be shared and read-only, but into the last of `roots`.
+    """
+    data_set, folder = lookup(name), roots()[-1]
     try:
         return data_set.find(roots()).where
     except DataError:  # damaged counts as not there: the downloader mends what it can
         if data_set.torchvision_kind is None:
             raise
-    published.download(data_set.torchvision_kind, _download_dir())
+    fetch = getattr(torchvision_door.load().datasets, data_set.torchvision_kind)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        for train in (True, False):
+            fetch(folder, train=train, download=True)
+    except (OSError, RuntimeError) as error:
+        raise DataMissingError(
+            f"`{name}` could not be downloaded to {folder}: {error}. Check the network, or copy "
+            "the set to a folder and name it in TUNEPARTS_DATA."
+        ) from error
     return data_set.find(roots()).where
 
 

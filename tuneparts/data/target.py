@@ -7,11 +7,11 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field
 
 from tuneparts.core import import_path
 from tuneparts.core.config import parse
@@ -24,8 +24,15 @@ if TYPE_CHECKING:  # torch takes seconds to import, and a listing of data sets d
 
 Reduction: TypeAlias = Literal["mean", "sum", "none"]
 """Mean or sum over examples, or one loss for each."""
-_NUM_BINS = 15
-"""Of the calibration error."""
+_NUM_BINS = 15  # of the calibration error
+
+
+def _named(value: Any) -> Any:
+    return import_path.of(value) if callable(value) else value
+
+
+ImportPath: TypeAlias = Annotated[str, BeforeValidator(_named)]
+"""The type of a config field: takes a function, or its import path."""
 
 
 def checked(values: npt.NDArray[Any], what: str, *, least_axes: int = 1) -> npt.NDArray[Any]:
@@ -135,13 +142,6 @@ _LIKELIHOOD = (
 )
 
 
-def _numbers(values: "dict[str, Tensor]") -> dict[str, float]:
-    """Plain numbers, read from the device at once."""
-    import torch
-
-    return dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))
-
-
 class Classes(Target):
     """One of K classes: an output for each, cross-entropy.
 
@@ -170,9 +170,9 @@ class Classes(Target):
         (Brier 1950); the calibration error is the expected one over equal bins (Guo et al. 2017).
         """
         import torch
-        from torch.nn import functional as F
 
-        log_probs_NK = F.log_softmax(outputs.double(), dim=1)
+        log_probs_NK = outputs.double().log_softmax(dim=1)
+        one_hot_NK = torch.nn.functional.one_hot(y, outputs.shape[1])
         probs_NK = log_probs_NK.exp()
         confidence_N, predicted_N = probs_NK.max(dim=1)
         right_N = (predicted_N == y).double()
@@ -181,11 +181,11 @@ class Classes(Target):
         gaps = gaps.index_add(0, bins_N, confidence_N - right_N)
         found = {
             "accuracy": right_N.mean(),
-            "nll": F.nll_loss(log_probs_NK, y),
+            "nll": torch.nn.functional.nll_loss(log_probs_NK, y),
             "ece": gaps.abs().sum() / len(confidence_N),
-            "brier": (probs_NK - F.one_hot(y, outputs.shape[1])).square().sum(dim=1).mean(),
+            "brier": (probs_NK - one_hot_NK).square().sum(dim=1).mean(),
         }
-        return _numbers(found)
+        return {name: float(value) for name, value in found.items()}
 
     def prepared(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if labels.ndim != 1 or labels.dtype.kind not in "biu" or labels.min(initial=0) < 0:
@@ -295,7 +295,7 @@ class Values(Target):
         variance_K = y_NK.var(dim=0, correction=0)
         if bool((variance_K > 0).all()):
             found["r2"] = (1 - mse_K / variance_K).mean()
-        return _numbers(found)
+        return {name: float(value) for name, value in found.items()}
 
 
 class OwnLoss(Target):
@@ -309,7 +309,7 @@ class OwnLoss(Target):
         {'kind': 'own_loss', 'function': 'my_search:huber', 'num_outputs': 3}
     """
 
-    function: str
+    function: ImportPath
     """Import path; the function itself is taken too."""
     num_outputs: int | None = Field(default=None, ge=1)
     """Outputs of the net; as many as an example has labels if None."""
@@ -317,11 +317,6 @@ class OwnLoss(Target):
 
     def __init__(self, function: Callable[..., Any] | None = None, /, **values: Any) -> None:
         super().__init__(**({} if function is None else {"function": function}), **values)
-
-    @field_validator("function", mode="before")
-    @classmethod
-    def _name_function(cls, value: Any) -> Any:
-        return import_path.of(value) if callable(value) else value
 
     def losses(self, outputs: "Tensor", y: "Tensor") -> "Tensor":
         losses_B: Tensor = import_path.find(self.function)(outputs, y)

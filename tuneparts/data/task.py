@@ -55,9 +55,7 @@ class StoredImages:
     def __getitem__(self, indices: npt.NDArray[np.int64] | slice) -> npt.NDArray[np.uint8]:
         return self._images[self.rows[indices]]
 
-    def __array__(
-        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
-    ) -> npt.NDArray[Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         return self[:].astype(dtype or np.uint8, copy=False)
 
     def select(self, indices: npt.NDArray[np.int64]) -> "StoredImages":
