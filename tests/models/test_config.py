@@ -213,7 +213,7 @@ def test_what_cannot_be_built_in_a_worker_is_refused(value, law: str) -> None:
 @pytest.mark.parametrize(
     ("builder", "law"),
     [
-        (too_many, r"logits .*\(2, 4\) .* gave \(2, 5\)\. End it with"),
+        (too_many, r"gave \(2, 5\) .* not logits \(2, 4\)\. End it with"),
         (no_module, "returns an nn.Module, but .*no_module` returned 'a net'"),
         (images_only, r"images_only` with \{\} .* raised ValueError: not enough values"),
     ],

@@ -129,11 +129,11 @@ class OptimiserConfig(Config):
         """A torch optimiser over the net; call `set_lr` before each step."""
         import torch
 
-        from tuneparts.models.layers import norm_names, scalar_names
+        from tuneparts.models.layers import NORMS, SCALARS, names_of
         from tuneparts.training.step import adam
 
-        scalars = set(scalar_names(net))
-        norms = set() if decays_norms else set(norm_names(net))
+        scalars = set(names_of(net, SCALARS))
+        norms = set() if decays_norms else set(names_of(net, NORMS))
         own = {name: p for name, p in net.named_parameters() if name in scalars | norms}
         others = [p for name, p in net.named_parameters() if name not in own]
         groups: list[dict[str, Any]] = [
