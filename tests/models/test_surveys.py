@@ -78,7 +78,7 @@ def test_nets_that_cannot_be_run_or_copied_are_refused():
         outputs(nn.Flatten(0), X, training=False)
     with pytest.raises(ConfigError, match="gave tuple"):
         outputs(nn.LSTM(4, 2), X, training=False)
-    with pytest.raises(ConfigError, match="has 2 outputs, not one each for 3"):
+    with pytest.raises(ConfigError, match="has 2 for 3"):
         check_logits(_net(), X, 3)
     net = _net()
     net.held = net[0].weight * 2

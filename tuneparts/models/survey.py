@@ -124,7 +124,9 @@ def check_logits(net: nn.Module, x: Tensor, num_classes: int, *, are_classes: bo
     width = outputs(copied(net), x, training=False).shape[1]
     if width < num_classes or (width > num_classes and not are_classes):
         what = "classes (labels count from 0)" if are_classes else "labels of each example"
-        raise ConfigError(f"the net has {width} outputs, not one each for {num_classes} {what}.")
+        raise ConfigError(
+            f"the net needs an output each, but has {width} for {num_classes} {what}."
+        )
 
 
 def is_lent(net: nn.Module, x: Tensor, names: Sequence[str], lend: Lend) -> bool:
