@@ -32,10 +32,8 @@ Draw = Callable[[Any], Tensor]
 """Takes the next batch of indices (B,) from a stream."""
 SERVER = "tuneparts.data.reader"
 """What the server of reading processes imports. It would not say that there is no such module."""
-_AHEAD = 2
-"""Batches that every process reads ahead."""
-_FEW_BATCHES = 8
-"""Up to so many are read by this process: others take seconds to start."""
+_AHEAD = 2  # batches that every process reads ahead
+_FEW_BATCHES = 8  # up to so many are read by this process: others take seconds to start
 
 
 class ReadAhead:

@@ -230,7 +230,6 @@ def find_packed(root: Path, *, name: str, image_size: int) -> DataSource | None:
 
 
 def _packed_length(path: Path, name: str) -> int:
-    """How long an array is, from its header; the array itself is not read."""
     with _packed(path, name) as (_, length):
         return length
 

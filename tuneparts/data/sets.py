@@ -56,8 +56,7 @@ _CIFAR_SCALE: dict[str, Any] = {
     "std": (63.0 / 255, 62.1 / 255, 66.7 / 255),
 }
 _IMAGENET_SCALE: dict[str, Any] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
-_SIDE = 8
-_BLOB_DIMENSIONS = 8
+_SIDE = 8  # of images of stripes; a blob has as many dimensions
 _NUM_DIGITS_TEST = 500
 _Finder: TypeAlias = Callable[[Path], DataSource | None]
 
@@ -102,8 +101,8 @@ class InputSelection(Config):
 def blobs(count: int, *, seed: int, part: str) -> Examples:
     """Draw from three Gaussian clouds around the first unit vectors times three; float32 (N, 8)."""
     labels = _stream(seed, "blobs", part, "labels").integers(0, 3, count)
-    noise = _stream(seed, "blobs", part, "noise").standard_normal((count, _BLOB_DIMENSIONS))
-    centres = 3 * np.eye(3, _BLOB_DIMENSIONS)
+    noise = _stream(seed, "blobs", part, "noise").standard_normal((count, _SIDE))
+    centres = 3 * np.eye(3, _SIDE)
     return Examples((centres[labels] + noise).astype(np.float32), labels.astype(np.int64))
 
 

@@ -90,10 +90,7 @@ _IMAGE = (32, 32, 3)
 
 @dataclass(frozen=True)
 class CorruptedTest:
-    """Corrupted versions of some test images, read from disk one condition at a time.
-
-    It pickles by path: workers on other machines read the folder at the same place.
-    """
+    """Corrupted versions of some test images, read from disk; workers need the same folder."""
 
     folder: Path
     kinds: tuple[str, ...]
@@ -108,7 +105,6 @@ class CorruptedTest:
 
     @property
     def conditions(self) -> list[tuple[str, int]]:
-        """Every kind in every severity."""
         return [(kind, severity) for kind in self.kinds for severity in SEVERITIES]
 
     def images(self, kind: str, severity: int) -> npt.NDArray[np.uint8]:

@@ -311,10 +311,7 @@ class Own(NetConfig):
             ) from None
         builder = REGISTRY.find(path)
         if not callable(builder):
-            raise ConfigError(
-                f"the builder of a net is a function or an nn.Module class, but `{path}` is "
-                f"{builder!r:.100}."
-            )
+            raise ConfigError(f"a builder is a function or a class, but `{path}` is {builder!r}.")
         try:
             signature = inspect.signature(builder)
             signature.bind((1,), 1, **arguments)
@@ -338,8 +335,7 @@ class Own(NetConfig):
         net = REGISTRY.find(self.name)(in_shape, num_classes, **self.arguments)
         if not isinstance(net, nn.Module):
             raise ConfigError(
-                f"the builder of a net returns an nn.Module, but `{self.name}` returned "
-                f"{net!r:.100}."
+                f"a builder returns an nn.Module, but `{self.name}` returned {net!r}."
             )
         return net.train()
 
