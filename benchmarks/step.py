@@ -24,8 +24,7 @@ from benchmarks.results import Result, Row, result, tell
 from tuneparts.data.task import Examples
 from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.models import DigitsCnn, FixupResNet, Mlp, MnistCnn, NetConfig, WideResNet
-from tuneparts.models.fixup_resnet import FixupBlock
-from tuneparts.models.wide_resnet import PreActivationBlock
+from tuneparts.models.resnets import FixupBlock, PreActivationBlock
 from tuneparts.training.loop import LoopLearner
 
 _GENERATORS = {

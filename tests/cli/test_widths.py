@@ -30,12 +30,12 @@ def invoke(width: int, *words: str) -> str:
 
 def test_data(width, monkeypatch) -> None:
     output = invoke(width, "data")
-    for row in sets.inventory():
-        assert row.name in output
-        if row.where is not None and len(str(row.where)) <= width - 2:
-            assert str(row.where) in output
-        for number in (row.num_train, row.num_test):
-            assert number is None or f"{number:,}" in output
+    for name, found, _ in sets.inventory():
+        assert name in output
+        if found is not None:
+            assert len(found.where) > width - 2 or found.where in output
+            for number in (found.num_train, found.num_test):
+                assert number is None or f"{number:,}" in output
 
 
 def test_methods(width) -> None:

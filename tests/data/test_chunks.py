@@ -144,5 +144,5 @@ def test_ties_go_to_the_earlier_share():
 
 @pytest.mark.parametrize("bad", [(), (0, 0), (1, -0.1), (float("nan"), 1), (float("inf"), 1)])
 def test_proportions_that_mean_nothing_are_refused(bad):
-    with pytest.raises(ConfigError, match="proportions must be"):
+    with pytest.raises(ConfigError, match="must be finite"):
         sizes(10, bad)

@@ -106,7 +106,7 @@ def test_fields_that_do_not_fit_the_set_are_refused(fields, message):
 
 
 def test_a_pool_that_does_not_divide_names_the_size():
-    with pytest.raises(ConfigError, match="3 for 8 x 8"):
+    with pytest.raises(ConfigError, match="3: must divide the image size 8 x 8"):
         DataConfig(name="digits", pool=3).load()
 
 

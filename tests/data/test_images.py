@@ -10,7 +10,7 @@ from PIL import Image
 from tuneparts.core.errors import DataError, DataMissingError
 from tuneparts.data import images as image_files
 from tuneparts.data.config import DataConfig
-from tuneparts.data.images import ImageFiles, decode
+from tuneparts.data.images import ImageFiles
 from tuneparts.data.task import StoredImages
 
 
@@ -29,7 +29,7 @@ def _cached(cache_dir):
 @pytest.mark.parametrize("block", [2, 256])
 def test_decoding_keeps_order_and_pixels(files, monkeypatch, block):
     monkeypatch.setattr(image_files, "_BLOCK", block)
-    images = np.asarray(decode(files, image_size=None, title="t"))
+    images = np.asarray(files.examples(image_size=None, title="t").inputs)
     assert images.shape == (5, 3, 8, 8)
     assert images.dtype == np.uint8
     np.testing.assert_array_equal(images[:, 0, 0, 0], [0, 10, 20, 30, 40])
@@ -39,7 +39,7 @@ def test_colours_become_channels_in_rgb_order(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (6, 6, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "a.png")
     files = ImageFiles(tmp_path, ["a.png"], np.zeros(1, np.int64))
-    images = np.asarray(decode(files, image_size=None, title="t"))
+    images = np.asarray(files.examples(image_size=None, title="t").inputs)
     np.testing.assert_array_equal(images[0], pixels.transpose(2, 0, 1))
 
 
@@ -48,7 +48,7 @@ def test_other_colour_modes_become_rgb(tmp_path, mode):
     name = "a.jpg" if mode == "CMYK" else "a.png"
     Image.new("RGB", (8, 8), (255, 255, 255)).convert(mode).save(tmp_path / name)
     files = ImageFiles(tmp_path, [name], np.zeros(1, np.int64))
-    images = np.asarray(decode(files, image_size=None, title="t"))
+    images = np.asarray(files.examples(image_size=None, title="t").inputs)
     assert images.shape == (1, 3, 8, 8)
     assert images.min() >= 250
 
@@ -59,7 +59,7 @@ def test_the_shorter_side_is_scaled_and_the_centre_kept(tmp_path, size, scaled):
     pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "long.png")
     files = ImageFiles(tmp_path, ["long.png"], np.zeros(1, np.int64))
-    images = np.asarray(decode(files, image_size=4, title="t"))
+    images = np.asarray(files.examples(image_size=4, title="t").inputs)
     left, top = (scaled[0] - 4) // 2, (scaled[1] - 4) // 2
     whole = Image.fromarray(pixels).resize(scaled, Image.Resampling.BILINEAR)
     expected = np.asarray(whole.crop((left, top, left + 4, top + 4)))
@@ -67,34 +67,34 @@ def test_the_shorter_side_is_scaled_and_the_centre_kept(tmp_path, size, scaled):
 
 
 def test_a_second_load_decodes_nothing(files, monkeypatch, cache_dir):
-    decode(files, image_size=8, title="t")
+    files.examples(image_size=8, title="t")
     monkeypatch.setattr(image_files, "_decode_one", lambda *_: pytest.fail("decoded again"))
-    decode(files, image_size=8, title="t")
+    files.examples(image_size=8, title="t")
     assert len(_cached(cache_dir)) == 1
 
 
 def test_a_changed_file_or_size_is_decoded_again(files, write_image, cache_dir):
-    decode(files, image_size=8, title="t")
-    decode(files, image_size=4, title="t")
+    files.examples(image_size=8, title="t")
+    files.examples(image_size=4, title="t")
     write_image(files.folder / "002.png", 99)
-    images = np.asarray(decode(files, image_size=8, title="t"))
+    images = np.asarray(files.examples(image_size=8, title="t").inputs)
     assert images[2, 0, 0, 0] == 99
     assert len(_cached(cache_dir)) == 3
 
 
 def test_a_damaged_cache_is_made_again(files, cache_dir):
-    decode(files, image_size=8, title="t")
+    files.examples(image_size=8, title="t")
     (path,) = _cached(cache_dir)
     path.write_bytes(path.read_bytes()[:200])
-    images = np.asarray(decode(files, image_size=8, title="t"))
+    images = np.asarray(files.examples(image_size=8, title="t").inputs)
     np.testing.assert_array_equal(images[:, 0, 0, 0], [0, 10, 20, 30, 40])
 
 
 def test_a_moved_folder_is_not_decoded_again(files, tmp_path, monkeypatch):
-    decode(files, image_size=8, title="t")
+    files.examples(image_size=8, title="t")
     files.folder.rename(tmp_path / "moved")
     monkeypatch.setattr(image_files, "_decode_one", lambda *_: pytest.fail("decoded again"))
-    decode(ImageFiles(tmp_path / "moved", files.names, files.labels), image_size=8, title="t")
+    ImageFiles(tmp_path / "moved", files.names, files.labels).examples(image_size=8, title="t")
 
 
 @pytest.mark.parametrize("keep", [0, 50, 200])
@@ -105,41 +105,42 @@ def test_a_broken_jpeg_is_named_and_leaves_no_cache(files, cache_dir, keep):
     assert len(buffer.getvalue()) > 300
     (files.folder / "003.png").write_bytes(buffer.getvalue()[:keep])
     with pytest.raises(DataError, match=r"003\.png cannot be decoded"):
-        decode(files, image_size=8, title="t")
+        files.examples(image_size=8, title="t")
     assert _cached(cache_dir) == []
 
 
 def test_images_of_several_sizes_need_an_image_size(files, write_image):
     write_image(files.folder / "004.png", 40, size=(6, 9))
-    with pytest.raises(DataError, match=r"004\.png is 6 x 9 .* `image_size`"):
-        decode(files, image_size=None, title="t")
-    assert decode(files, image_size=8, title="t").shape == (5, 3, 8, 8)
+    with pytest.raises(DataError, match=r"004\.png is 6 x 9, .* `image_size`"):
+        files.examples(image_size=None, title="t")
+    assert files.examples(image_size=8, title="t").inputs.shape == (5, 3, 8, 8)
 
 
 def test_no_images_are_refused(tmp_path):
     empty = ImageFiles(tmp_path, [], np.zeros(0, np.int64))
     with pytest.raises(DataError, match="t holds no images"):
-        decode(empty, image_size=8, title="t")
+        empty.examples(image_size=8, title="t")
 
 
 def test_only_large_sets_stay_on_disk(files, monkeypatch):
-    loaded = decode(files, image_size=None, title="t")
+    loaded = files.examples(image_size=None, title="t").inputs
     assert isinstance(loaded, np.ndarray)
     monkeypatch.setattr(image_files, "IN_MEMORY_BYTES", loaded.nbytes - 1)
-    assert isinstance(decode(files, image_size=None, title="t"), StoredImages)
+    assert isinstance(files.examples(image_size=None, title="t").inputs, StoredImages)
 
 
 @pytest.mark.parametrize("form", ["EPS", "GIF", "ICO", "PCX", "PDF", "PPM", "TGA", "TIFF"])
 def test_what_is_no_named_format_is_refused_whatever_its_name_says(tmp_path, form):
     Image.new("RGB", (8, 8)).save(tmp_path / "a.jpg", format=form)
+    files = ImageFiles(tmp_path, ["a.jpg"], np.zeros(1, np.int64))
     with pytest.raises(DataError, match=r"a\.jpg cannot be decoded"):
-        decode(ImageFiles(tmp_path, ["a.jpg"], np.zeros(1, np.int64)), image_size=None, title="t")
+        files.examples(image_size=None, title="t")
 
 
 def test_an_image_of_a_city_in_one_file_is_refused_before_it_is_decoded(files, monkeypatch):
     monkeypatch.setattr(image_files, "_MOST_PIXELS", 63)
     with pytest.raises(DataError, match="8 x 8 pixels are too many"):
-        decode(files, image_size=None, title="t")
+        files.examples(image_size=None, title="t")
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from tuneparts.core import _torchvision
 from tuneparts.core.errors import DataError, DataMissingError
 from tuneparts.data import published, sets
 from tuneparts.data.config import DataConfig
-from tuneparts.data.source import Request
 
 
 @pytest.mark.parametrize(("name", "kind"), [("mnist", "MNIST"), ("fashion_mnist", "FashionMNIST")])
@@ -43,14 +42,10 @@ def test_a_truncated_idx_file_is_named(data_dir, write_mnist, keep):
 @pytest.mark.parametrize(
     ("name", "array", "message"),
     [
-        (
-            "train-images-idx3-ubyte",
-            np.zeros((3, 2)),
-            "idx3-ubyte is truncated or not",
-        ),
-        ("train-labels-idx1-ubyte", None, "train-labels-idx1-ubyte cannot be read"),
+        ("train-images-idx3-ubyte", np.zeros((3, 2)), "idx3-ubyte is truncated, missing or not"),
+        ("train-labels-idx1-ubyte", None, "train-labels-idx1-ubyte is truncated, missing"),
         ("train-labels-idx1-ubyte", np.zeros(39), "40 images and 39 labels"),
-        ("train-labels-idx1-ubyte", np.full(40, 10), "digits, but its `train` files hold 10"),
+        ("train-labels-idx1-ubyte", np.full(40, 10), "`train` has .* labels from 0 to 10"),
     ],
 )
 def test_idx_files_that_do_not_fit_are_refused(
@@ -102,7 +97,7 @@ def test_cifar_is_read_channels_first(small_cifar):
 
 
 @pytest.mark.parametrize("name", ["data_batch_3", "test_batch", "batches.meta"])
-def test_a_changed_pickle_is_named_and_never_opened(small_cifar, name):
+def test_a_changed_pickle_is_never_opened(small_cifar, name):
     folder, _ = small_cifar
 
     class Trap:
@@ -110,11 +105,10 @@ def test_a_changed_pickle_is_named_and_never_opened(small_cifar, name):
             return (pytest.fail, ("the pickle was opened",))
 
     (folder / name).write_bytes(pickle.dumps(Trap()))
-    with pytest.raises(DataError, match=f"{name} has another checksum"):
-        DataConfig(name="cifar10").load()
-    (folder / name).unlink()
-    with pytest.raises(DataError, match=f"{name} is missing"):
-        DataConfig(name="cifar10").load()
+    for _ in range(2):
+        with pytest.raises(DataError, match="cifar-10-batches-py is truncated, changed or"):
+            DataConfig(name="cifar10").load()
+        (folder / name).unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -163,7 +157,7 @@ def test_real_mnist_has_its_known_counts(real_data):
     found = published.find_idx("MNIST", real_data)
     if found is None:
         pytest.skip("no MNIST in TUNEPARTS_DATA")
-    parts = found.read(Request())
+    parts = found.read(DataConfig(name="mnist"), None)
     counts = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     assert np.bincount(parts.train.labels).tolist() == counts
     assert parts.test.inputs.shape == (10_000, 1, 28, 28)
@@ -216,16 +210,16 @@ def test_tiny_imagenet_may_be_shrunk(tiny):
 def test_annotations_that_are_missing_or_wrong_are_named(tiny):
     path = tiny / "val" / "val_annotations.txt"
     path.write_text(path.read_text().replace("n02", "n99"))
-    with pytest.raises(DataError, match=r"val_annotations\.txt must say .*n99"):
+    with pytest.raises(DataError, match=r"val_annotations\.txt does not give .*n99"):
         DataConfig(name="tinyimagenet").load()
     path.unlink()
-    with pytest.raises(DataError, match=r"val_annotations\.txt must say"):
+    with pytest.raises(DataError, match=r"labels in .*val_annotations\.txt"):
         DataConfig(name="tinyimagenet").load()
 
 
 def test_an_image_without_annotation_is_named(tiny, write_image):
     write_image(tiny / "val" / "images" / "val_9.JPEG", 0, (64, 64))
-    with pytest.raises(DataError, match=r"val_9\.JPEG has none"):
+    with pytest.raises(DataError, match=r"val_9\.JPEG has no label"):
         DataConfig(name="tinyimagenet").load()
 
 
@@ -294,23 +288,23 @@ def test_flat_validation_images_with_the_development_kit(imagenet, write_image):
 def test_a_kit_that_names_no_class_of_the_training_part_is_refused(imagenet, write_image, ids):
     _flat_val(imagenet, write_image)
     _devkit(imagenet, ids)
-    with pytest.raises(DataError, match=r"ground_truth\.txt and .*meta\.mat do not give"):
+    with pytest.raises(DataError, match=r"ground_truth\.txt does not give"):
         DataConfig(name="imagenet", image_size=32).load()
 
 
 def test_flat_validation_images_without_labels_say_what_to_do(imagenet, write_image):
     _flat_val(imagenet, write_image)
-    with pytest.raises(DataError, match=r"val_labels\.txt with a line"):
+    with pytest.raises(DataError, match=r"labels in .*val_labels\.txt or .*a line"):
         DataConfig(name="imagenet", image_size=32).load()
 
 
 def test_missing_validation_images_are_named(imagenet):
-    with pytest.raises(DataError, match=r"imagenet/val is missing"):
+    with pytest.raises(DataError, match=r"imagenet/val must hold"):
         DataConfig(name="imagenet", image_size=32).load()
 
 
 def test_the_inventory_gives_the_official_sizes(imagenet, tiny):
-    rows = {row.name: row for row in sets.inventory()}
+    rows = {name: found for name, found, _ in sets.inventory()}
     assert rows["imagenet"].num_train == 1_281_167
     assert rows["tinyimagenet"].where == str(tiny)
 
@@ -379,7 +373,7 @@ def test_a_broken_image_is_named_by_number(archives):
     arrays["jpeg"] = arrays["jpeg"].copy()
     arrays["jpeg"][start:end] = 0
     np.savez(archives["test"], **arrays)
-    with pytest.raises(DataError, match=r"cifar10_jpeg_test\.npz \(image 1\) cannot be decoded"):
+    with pytest.raises(DataError, match=r"cifar10_jpeg_test\.npz/1 cannot be decoded"):
         DataConfig(name="cifar10").load()
 
 
@@ -419,11 +413,10 @@ def test_a_bomb_is_refused_before_it_is_unpacked(archives, monkeypatch):
     monkeypatch.setattr(np.lib.format, "read_array", lambda *_, **__: pytest.fail("it was read"))
     with pytest.raises(DataError, match=r"`labels` would have 20,000,\d\d\d"):
         DataConfig(name="cifar10").load()
-    row = next(row for row in sets.inventory() if row.name == "cifar10")
-    assert row.num_train is None
+    assert {name: found for name, found, _ in sets.inventory()}["cifar10"] is None
 
 
 def test_a_listing_reads_headers_alone(archives, monkeypatch):
     monkeypatch.setattr(np.lib.format, "read_array", lambda *_, **__: pytest.fail("it was read"))
-    row = next(row for row in sets.inventory() if row.name == "cifar10")
+    row = sets.lookup("cifar10").find(sets.roots())
     assert (row.num_train, row.num_test, row.num_classes) == (4, 2, 3)

@@ -12,7 +12,6 @@ from torch.nn import functional as F
 from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.core.schema import Direction, Metric
-from tuneparts.data.scores import area_under_curve, binary_scores, class_scores, value_scores
 from tuneparts.data.target import Binary, Classes, OwnLoss, Target, Values, from_anything
 from tuneparts.data.task import Examples, Task
 
@@ -170,15 +169,15 @@ def test_scores_equal_the_definitions(num_classes: int) -> None:
     logits = 3 * torch.randn(200, num_classes, generator=generator, dtype=torch.float64)
     labels = torch.randint(num_classes, (200,), generator=generator)
     expected = slow_scores(logits.softmax(1).numpy(), labels.numpy())
-    assert class_scores(logits, labels) == pytest.approx(expected, abs=1e-6)
+    assert Classes().scores(logits, labels) == pytest.approx(expected, abs=1e-6)
 
 
 class TestBinary:
     def test_its_scores_are_those_of_two_classes(self) -> None:
         logits = torch.randn(60, generator=torch.Generator().manual_seed(0))
         labels = (torch.arange(60) % 3 == 0).long()
-        expected = class_scores(torch.stack([-logits / 2, logits / 2], dim=1), labels)
-        found = binary_scores(logits, labels)
+        expected = Classes().scores(torch.stack([-logits / 2, logits / 2], dim=1), labels)
+        found = Binary().scores(logits[:, None], labels)
         assert found.pop("auc") is not None
         assert found == pytest.approx(expected)
 
@@ -192,10 +191,12 @@ class TestBinary:
             for one in scores[labels == 1].tolist()
             for zero in scores[labels == 0].tolist()
         ]
-        assert area_under_curve(scores, labels) == pytest.approx(sum(pairs) / len(pairs))
+        assert Binary().scores(scores[:, None], labels)["auc"] == pytest.approx(
+            sum(pairs) / len(pairs)
+        )
 
     def test_the_area_of_one_class_is_left_out(self) -> None:
-        assert "auc" not in binary_scores(torch.zeros(3), torch.ones(3, dtype=torch.long))
+        assert "auc" not in Binary().scores(torch.zeros(3, 1), torch.ones(3, dtype=torch.long))
 
 
 class TestValues:
@@ -205,10 +206,10 @@ class TestValues:
         values = y + torch.randn(50, 2, generator=generator)
         squares = ((values - y) ** 2).numpy().astype(float)
         around = ((y - y.mean(0)) ** 2).numpy().astype(float)
-        found = value_scores(values, y)
+        found = Values().scores(values, y)
         assert found["mse"] == pytest.approx(squares.mean())
         assert found["rmse"] == pytest.approx(math.sqrt(squares.mean()))
         assert found["r2"] == pytest.approx((1 - squares.sum(0) / around.sum(0)).mean(), rel=1e-5)
 
     def test_r2_of_labels_that_do_not_vary_is_left_out(self) -> None:
-        assert set(value_scores(torch.zeros(4, 1), torch.ones(4, 1))) == {"mse", "rmse"}
+        assert set(Values().scores(torch.zeros(4, 1), torch.ones(4, 1))) == {"mse", "rmse"}

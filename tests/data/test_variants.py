@@ -147,7 +147,7 @@ def test_images_are_shrunk_as_those_that_nets_are_trained_on(folder, cifar10):
 
 
 def test_all_kinds_are_the_nineteen_published(data_dir, folder):
-    with pytest.raises(DataError, match=r"speckle_noise\.npy is missing from"):
+    with pytest.raises(DataError, match=r"speckle_noise\.npy is missing"):
         variants.find_corrupted("cifar10", "all", [data_dir])
     for kind in variants.EXTRA:
         np.save(folder / f"{kind}.npy", np.zeros((5 * NUM, 32, 32, 3), np.uint8))
@@ -164,7 +164,7 @@ def test_a_missing_set_is_named_with_its_cure(name, title, data_dir, cifar10):
 
 def test_images_of_other_classes_are_refused(folder, cifar10):
     np.save(folder / "labels.npy", np.tile(LABELS + 1, 5))
-    with pytest.raises(DataError, match=r"has 3 classes here, but labels .* go up to 3"):
+    with pytest.raises(DataError, match=r"labels up to 3, but `cifar10` only 3 classes"):
         DataConfig(name="cifar10", corrupted="main").load()
 
 
@@ -176,23 +176,23 @@ def test_damaged_files_are_named(folder, data_dir):
     with pytest.raises(DataError, match=r"fog\.npy must hold uint8 images \(30, 32, 32, 3\)"):
         found()
     (folder / "fog.npy").write_bytes((folder / "snow.npy").read_bytes()[:5000])
-    with pytest.raises(DataError, match=r"fog\.npy is truncated or no array"):
+    with pytest.raises(DataError, match=r"fog\.npy is missing, truncated or no array"):
         found()
     np.save(folder / "fog.npy", np.array([{}], object), allow_pickle=True)
     with pytest.raises(DataError, match="no array of numpy"):
         found()
     np.save(folder / "fog.npy", np.zeros((5 * NUM, 32, 32, 3), np.uint8))
     np.save(folder / "labels.npy", np.arange(5 * NUM))
-    with pytest.raises(DataError, match=r"labels in .* differ between them"):
+    with pytest.raises(DataError, match="5 times the same"):
         found()
     np.save(folder / "labels.npy", np.zeros(7, np.int64))
-    with pytest.raises(DataError, match="5 equal severities"):
+    with pytest.raises(DataError, match="5 times the same"):
         found()
 
 
 def test_only_upright_cifar_has_published_corruptions():
     for values in ({"name": "digits"}, {"name": "cifar10", "rotated": True}):
-        with pytest.raises(ValueError, match="leave `corrupted` out"):
+        with pytest.raises(ValueError, match="leave it out"):
             DataConfig(**values, corrupted="main")
     with pytest.raises(ValueError, match="leave `target` out"):
         DataConfig(name="cifar10", corrupted="main", target="values")

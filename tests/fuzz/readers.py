@@ -22,8 +22,8 @@ from tuneparts.core import access, redaction, schema
 from tuneparts.core.access import TokenAuth
 from tuneparts.core.config import parse
 from tuneparts.core.errors import CheckpointError, TunepartsError
-from tuneparts.data import arrays, published
 from tuneparts.data import images as image_files
+from tuneparts.data import own, published
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import StoredImages
 from tuneparts.methods.pwfn import codefile
@@ -158,7 +158,7 @@ def mnist_files(folder: Path) -> Attempt:
         try:
             source = published.find_idx("MNIST", folder)
             assert source is not None
-            source.read(None)  # type: ignore[arg-type]
+            source.read(None, None)  # type: ignore[arg-type]
         finally:
             (raw / name).write_bytes(goods[name])
 
@@ -168,19 +168,10 @@ def mnist_files(folder: Path) -> Attempt:
 class OneImage:
     """An image file in memory."""
 
-    content = b""
-
-    def __len__(self) -> int:
-        return 1
-
-    def name(self, index: int) -> str:
-        return f"image {index}"
+    content, folder, names = b"", Path("memory"), ("image",)
 
     def open(self, index: int) -> io.BytesIO:
         return io.BytesIO(self.content)
-
-    def fingerprint(self) -> list[str]:
-        return []
 
 
 def images(_: Path) -> Attempt:
@@ -214,12 +205,12 @@ def label_files(folder: Path) -> Attempt:
     def attempt(rng: random.Random) -> None:
         if rng.random() < 0.7:
             path.write_bytes(mutated_bytes(rng, annotations))
-            published._label_file(path, classes)
+            published._labels(path, classes)
         else:
             wrong = rng.random() < 0.5
             truth.write_bytes(mutated_bytes(rng, b"1\n2\n1\n") if wrong else b"1\n2\n")
             meta.write_bytes(buffer.getvalue() if wrong else mutated_bytes(rng, buffer.getvalue()))
-            published._devkit(folder, classes)
+            published._labels(truth, classes)
 
     return attempt
 
@@ -278,7 +269,7 @@ def tables_of_strangers(_: Path) -> Attempt:
     good: dict[str, Any] = {"a": [1, 2, 3], "b": [0.5, 1.5, 2.5], "price": [1.0, 2.0, 3.0]}
 
     def attempt(rng: random.Random) -> None:
-        arrays.to_arrays(mutated_tree(rng, good), rng.choice(["price", "a", ["a", "b"], ""]))
+        own.to_arrays(mutated_tree(rng, good), rng.choice(["price", "a", ["a", "b"], ""]))
 
     return attempt
 

@@ -197,7 +197,7 @@ def local_builder() -> Any:
         (Mlp, "a config such as `Mlp"),
         ("nowhere.at.all:net", "No module named 'nowhere'"),
         (f"{__name__}:nothing", "has no attribute 'nothing'"),
-        (f"{__name__}:NOT_A_BUILDER", "is a function or an nn.Module class"),
+        (f"{__name__}:NOT_A_BUILDER", "a builder is a function or a class"),
         ({"name": linear, "width": 3}, "unexpected keyword argument 'width'"),
         ({"name": linear, "bias": object()}, "travel as JSON"),
         ({"name": local_builder}, "takes .* and got .*too many positional arguments"),
@@ -213,8 +213,8 @@ def test_what_cannot_be_built_in_a_worker_is_refused(value, law: str) -> None:
 @pytest.mark.parametrize(
     ("builder", "law"),
     [
-        (too_many, r"logits .*\(2, 4\) .* gave \(2, 5\)\. End it with"),
-        (no_module, "returns an nn.Module, but .*no_module` returned 'a net'"),
+        (too_many, r"gave \(2, 5\) .* not logits \(2, 4\)\. End it with"),
+        (no_module, "a builder returns an nn.Module, but .*no_module` returned 'a net'"),
         (images_only, r"images_only` with \{\} .* raised ValueError: not enough values"),
     ],
 )

@@ -7,9 +7,8 @@ from torch.nn.functional import avg_pool2d, batch_norm, conv2d, pad, relu
 
 from tuneparts.core import _torchvision, seeding
 from tuneparts.models import FixupResNet, MobileNetV2, ResNet18, WideResNet
-from tuneparts.models.fixup_resnet import FixupBlock
-from tuneparts.models.layers import Bias, PaddedShortcut, ScalarMultiplier, scalar_names
-from tuneparts.models.wide_resnet import PreActivationBlock
+from tuneparts.models.layers import SCALARS, Bias, PaddedShortcut, ScalarMultiplier, names_of
+from tuneparts.models.resnets import FixupBlock, PreActivationBlock
 
 
 def build(depth: int, planes: int = 16) -> nn.Sequential:
@@ -69,7 +68,7 @@ def test_scalars_are_four_biases_and_a_scale_a_block_and_two_biases():
     net = build(14)
     assert sum(type(m) is Bias for m in net.modules()) == 4 * 6 + 2
     assert sum(type(m) is ScalarMultiplier for m in net.modules()) == 6
-    names = scalar_names(net)
+    names = names_of(net, SCALARS)
     assert len(names) == len(set(names)) == 5 * 6 + 2
     parameters = dict(net.named_parameters())
     assert all(parameters[name].numel() == 1 for name in names)

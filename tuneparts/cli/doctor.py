@@ -130,7 +130,7 @@ def _store() -> str:
 def _data() -> str:
     from tuneparts.data import sets
 
-    found = [row.name for row in sets.inventory() if row.where is not None]
+    found = [name for name, source, _ in sets.inventory() if source is not None]
     return ", ".join(found) + f" (TUNEPARTS_DATA={settings.current().data_dir or 'unset'})"
 
 

@@ -135,15 +135,15 @@ def data(
         sets.lookup(name)
     rows = [
         {
-            "set": row.name,
-            "found in": "-" if row.where is None else str(row.where),
-            "train": row.num_train,
-            "test": row.num_test,
-            "shape": "" if row.shape is None else "x".join(map(str, row.shape)),
-            "classes": row.num_classes,
-            "to get it": row.advice,
+            "set": one,
+            "found in": found.where if found else "-",
+            "train": found and found.num_train,
+            "test": found and found.num_test,
+            "shape": "x".join(map(str, (found and found.shape) or ())),
+            "classes": found and found.num_classes,
+            "to get it": advice,
         }
-        for row in sets.inventory()
+        for one, found, advice in sets.inventory()
     ]
     if name is None:
         hint = "What a search may set of its data: tuneparts data NAME. Folders of images are sets "

@@ -1,5 +1,6 @@
 """Resumable, seeded batches of indices, with and without replacement."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,15 +15,8 @@ class Batches:
 
     With replacement every index is drawn uniformly and independently. Without replacement an
     epoch is a permutation of which whole batches are taken; the last `num_examples % batch_size`
-    indices of each epoch are dropped, so no batch holds an example twice. A batch that is
-    larger than the data is therefore refused without replacement.
-
-    Each stream owns its generator: several streams never disturb each other.
-
-    Example:
-        >>> batches = Batches(10, 4, seed=0, replacement=False)
-        >>> batches.next().shape
-        torch.Size([4])
+    indices of each epoch are dropped, so no batch holds an example twice, or could be larger than
+    the data. Each stream owns its generator: several streams never disturb each other.
     """
 
     def __init__(
@@ -34,16 +28,11 @@ class Batches:
         stream: tuple[str | int, ...] = ("batches",),
         replacement: bool,
     ) -> None:
-        if num_examples < 1 or batch_size < 1:
+        most = math.inf if replacement else num_examples
+        if num_examples < 1 or not 1 <= batch_size <= most:
             raise ConfigError(
-                "`num_examples >= 1` and `batch_size >= 1` must hold, "
-                f"but got {num_examples} and {batch_size}."
-            )
-        if not replacement and batch_size > num_examples:
-            raise ConfigError(
-                "`batch_size <= num_examples` must hold without replacement, "
-                f"but got {batch_size} > {num_examples}. "
-                "Lower the batch size or draw with replacement."
+                f"`batch_size` = {batch_size}: must be from 1 to the {num_examples} examples, or "
+                "any positive number if drawn with replacement."
             )
         self.num_examples = num_examples
         self.batch_size = batch_size
@@ -64,10 +53,8 @@ class Batches:
 
     def state_dict(self) -> dict[str, Any]:
         """The position of the stream: a byte tensor and numbers, a few kilobytes in all."""
-        state: dict[str, Any] = {
-            "num_examples": self.num_examples,
-            "replacement": self.replacement,
-        }
+        state: dict[str, Any]
+        state = {"num_examples": self.num_examples, "replacement": self.replacement}
         if self.replacement:
             return state | {"generator": self._generator.get_state()}
         # The permutation itself is left out: it is drawn again from the state before it.
@@ -78,8 +65,8 @@ class Batches:
         for key, own in (("num_examples", self.num_examples), ("replacement", self.replacement)):
             if state[key] != own:
                 raise CheckpointError(
-                    f"a stream of batches continues over the same data, but the state has "
-                    f"{key} = {state[key]} and this stream {own}. Resume with the same data config."
+                    f"a state of batches has {key} = {state[key]}, this stream {own}. "
+                    "Resume with the same data config."
                 )
         self._generator.set_state(state["generator"])
         if not self.replacement:

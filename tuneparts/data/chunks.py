@@ -8,6 +8,7 @@ subnetwork k - 1.
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -33,22 +34,27 @@ def stratified_order(
 
 
 def train_val(
-    labels_N: npt.NDArray[np.int64], *, num_train: int | None, num_val: int, seed: int
+    labels_N: npt.NDArray[np.int64],
+    *,
+    num_train: int | None,
+    num_val: int,
+    seed: int,
+    held: Literal["num_val", "num_test"] = "num_val",
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Choose disjoint stratified train and validation indices, ascending.
 
-    The validation part does not depend on `num_train`, and a smaller training part is within a
-    larger one; None takes all that validation leaves.
+    The validation part does not depend on `num_train`, and a smaller part is within a larger one;
+    None takes all that validation leaves. So is test data split off a set that has none.
     """
     available = len(labels_N) - num_val
-    if num_train is None:
-        num_train = available
-    if num_train < 1 or num_train > available:
+    num_train = available if num_train is None else num_train
+    if not 1 <= num_train <= available:
         raise ConfigError(
-            f"`1 <= num_train <= {len(labels_N)} - num_val` must hold, "
-            f"but got num_train {num_train} and num_val {num_val}."
+            f"`1 <= num_train <= {len(labels_N)} - {held}` must hold, but got num_train "
+            f"{num_train} and {held} {num_val}."
         )
-    order = stratified_order(labels_N, seeding.numpy_generator(seed, "data", "split"))
+    stream = "split" if held == "num_val" else "held out"
+    order = stratified_order(labels_N, seeding.numpy_generator(seed, "data", stream))
     return np.sort(order[num_val : num_val + num_train]), np.sort(order[:num_val])
 
 
@@ -64,30 +70,11 @@ def subset(
     return np.sort(order[:num])
 
 
-def held_out(
-    labels_N: npt.NDArray[np.int64], *, num: int | None, seed: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Split test data off a set that has none: the indices that stay, and those held out.
-
-    Both are ascending. A smaller test part is within a larger one; None takes a fifth.
-    """
-    num = max(1, round(len(labels_N) / 5)) if num is None else num
-    if not 1 <= num < len(labels_N):
-        raise ConfigError(f"`1 <= num_test < {len(labels_N)}` must hold, but got {num}.")
-    order = stratified_order(labels_N, seeding.numpy_generator(seed, "data", "held out"))
-    return np.sort(order[num:]), np.sort(order[:num])
-
-
 class Chunks:
     """One random permutation of the examples, cut into chunks.
 
     The index arrays are read-only views into that permutation, so C chunks and their C unions
     take the memory of one.
-
-    Example:
-        >>> chunks = Chunks(10, (0.8, 0.2), seed=0)
-        >>> len(chunks.chunk(2)), len(chunks.cumulative(2))
-        (2, 10)
     """
 
     def __init__(self, num_examples: int, proportions: Sequence[float], *, seed: int) -> None:
@@ -95,17 +82,15 @@ class Chunks:
         positive = [p > 0 for p in self.proportions]
         if not any(positive[:1]) or positive != sorted(positive, reverse=True):
             raise ConfigError(
-                "proportions of chunks must start with a positive number and may have zeros only "
-                f"at the end, but got {self.proportions}."
+                f"proportions {self.proportions}: must be positive, with zeros only at the end."
             )
         self.sizes = sizes(num_examples, self.proportions)
         """Examples per chunk."""
         for k, (size, share) in enumerate(zip(self.sizes, self.proportions, strict=True), start=1):
             if share > 0 and size == 0:
                 raise ConfigError(
-                    f"every chunk with a positive proportion must have an example, but chunk {k} "
-                    f"of {len(self.sizes)} is empty with {num_examples} examples in proportions "
-                    f"{self.proportions}. Use fewer chunks or more examples."
+                    f"chunk {k} of {len(self.sizes)} is empty with {num_examples} examples in "
+                    f"proportions {self.proportions}. Use fewer chunks or more examples."
                 )
         order = seeding.numpy_generator(seed, "chunks").permutation(num_examples)
         self._order = order.astype(np.int64)
@@ -117,17 +102,13 @@ class Chunks:
 
     def chunk(self, k: int) -> npt.NDArray[np.int64]:
         """Indices of D_k, k = 1..C; shape (sizes[k - 1],)."""
-        self._check(k)
-        return self._order[self._ends[k - 1] : self._ends[k]]
+        return self.cumulative(k)[self._ends[k - 1] :]
 
     def cumulative(self, k: int) -> npt.NDArray[np.int64]:
         """Indices of D_1:k, k = 1..C, chunk after chunk; shape (sum(sizes[:k]),)."""
-        self._check(k)
-        return self._order[: self._ends[k]]
-
-    def _check(self, k: int) -> None:
         if not 1 <= k <= len(self):
             raise ConfigError(f"chunks are numbered 1 to {len(self)}, but got {k}.")
+        return self._order[: self._ends[k]]
 
 
 def sizes(total: int, proportions: Sequence[float]) -> tuple[int, ...]:
@@ -135,17 +116,10 @@ def sizes(total: int, proportions: Sequence[float]) -> tuple[int, ...]:
 
     By the method of largest remainders (Hamilton 1792): every share is its quota rounded down, plus
     one for the largest remainders; the earlier share wins a tie. Proportions need not sum to one.
-
-    Example:
-        >>> sizes(10, (0.5, 0.3, 0.2))
-        (5, 3, 2)
     """
-    if total < 0:
-        raise ConfigError(f"`total >= 0` must hold, but got {total}.")
     if not all(math.isfinite(p) and p >= 0 for p in proportions) or not any(proportions):
         raise ConfigError(
-            "proportions must be finite, non-negative and not all zero, "
-            f"but got {tuple(proportions)}."
+            f"proportions {tuple(proportions)}: must be finite, non-negative and not all zero."
         )
     # Decimals as written, so that 0.1 is a tenth and ties do not hang on binary rounding.
     exact = [Fraction(repr(float(p))) for p in proportions]

@@ -2,19 +2,21 @@
 
 import math
 from dataclasses import replace
-from typing import Any, Literal, Self
+from pathlib import Path
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, SerializeAsAny, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
-from tuneparts.core import import_path, schema
+from tuneparts.core import schema
 from tuneparts.core.config import Config
 from tuneparts.core.errors import ConfigError, DataError
-from tuneparts.data import chunks, images, own, sets, target, variants
-from tuneparts.data.source import InputSelection, Parts, Request
-from tuneparts.data.target import Classes, Target
+from tuneparts.data import chunks, images, own, sets, variants
+from tuneparts.data.sets import InputSelection
+from tuneparts.data.target import Classes, ImportPath, Target, from_anything
 from tuneparts.data.task import Examples, StoredImages, Task, channel_statistics
+from tuneparts.data.variants import Part
 
 
 class DataConfig(Config):
@@ -26,12 +28,12 @@ class DataConfig(Config):
         (500, 100, 500, (1, 8, 8))
     """
 
-    name: str
+    name: ImportPath
     """A set of `tuneparts data`, `folder:PATH` for an image folder, or a function of one's own, by
     itself or by its import path; see `docs/extending.md`."""
     arguments: dict[str, Any] = Field(default_factory=dict)
     """What a function of one's own is called with."""
-    target: SerializeAsAny[Target] = Classes()
+    target: Annotated[SerializeAsAny[Target], BeforeValidator(from_anything)] = Classes()
     """What is predicted: `classes`, `binary`, `values`, a loss function, or a `Target`."""
     standardise: bool = False
     """Scale inputs, channel by channel, by mean and standard deviation of the training part."""
@@ -61,45 +63,24 @@ class DataConfig(Config):
     """Score the published corruptions of the test images too (CIFAR-10-C, CIFAR-100-C), as means
     over kinds and severities: the fifteen kinds of published means (`main`), or all nineteen."""
 
-    @field_validator("name", mode="before")
-    @classmethod
-    def _name_function(cls, value: Any) -> Any:
-        return import_path.of(value) if callable(value) else value
-
-    @field_validator("target", mode="before")
-    @classmethod
-    def _parse_target(cls, value: Any) -> Any:
-        return target.from_anything(value)
-
-    @model_validator(mode="after")
-    def _declare_metrics(self) -> Self:
-        # Driver, workers and readers of a run all parse the config, so all know the metrics.
-        schema.declare(*self.target.reported())
-        return self
-
     @model_validator(mode="after")
     def _check_set(self) -> Self:
+        # Driver, workers and readers of a run all parse the config, so all know the metrics.
+        schema.declare(*self.target.reported())
         data_set = sets.lookup(self.name)
         if data_set.own_path is not None:
             own.check_arguments(data_set.own_path, self.arguments)
         elif self.arguments:
-            raise ValueError(
-                f"`arguments` are those of a function of one's own, but `{self.name}` is none"
-            )
+            raise ValueError(f"`arguments` are those of a function, but `{self.name}` is none.")
         if not data_set.is_image and (self.rotated or self.pool > 1):
             raise ValueError(f"`rotated` and `pool` need images, but `{self.name}` has vectors.")
         if self.image_size is not None and not data_set.is_resizable:
-            raise ValueError(
-                f"`{self.name}` has images of one size; leave `image_size` out and use `pool`."
-            )
+            raise ValueError(f"`{self.name}` has images of one size; use `pool`, not `image_size`.")
         if self.corrupted is not None and (self.name not in variants.CORRUPTED or self.rotated):
-            raise ValueError(
-                "published corruptions are of the upright images of "
-                f"{' and '.join(variants.CORRUPTED)}, but this is "
-                f"{'rotated ' * self.rotated}`{self.name}`; leave `corrupted` out"
-            )
+            upright = " and ".join(variants.CORRUPTED)
+            raise ValueError(f"only upright {upright} are published corrupted; leave it out.")
         if self.corrupted is not None and not isinstance(self.target, Classes):
-            raise ValueError("`corrupted` images have classes as labels; leave `target` out")
+            raise ValueError("`corrupted` images have classes as labels; leave `target` out.")
         if self.input_selection is not None and self.name != "input_selection":
             raise ValueError(f"`input_selection` is not a part of the set `{self.name}`.")
         return self
@@ -114,6 +95,11 @@ class DataConfig(Config):
         return found
 
     @property
+    def roots(self) -> list[Path]:
+        """Folders in which the set is looked for, in order."""
+        return sets.roots(self.root)
+
+    @property
     def is_own(self) -> bool:
         """Whether a function of one's own, or another target than classes, is part of it."""
         return sets.lookup(self.name).own_path is not None or self.target != Classes()
@@ -126,35 +112,40 @@ class DataConfig(Config):
                 `seed` is given, it is one fixed draw.
         """
         draw = replicate if self.seed is None else None
-        data_set = sets.lookup(self.name)
         seed = (self.seed or 0) if draw is None else draw
-        parts = self._read(data_set, seed, is_drawn=draw is not None)
-        strata = self.target.strata
-        rest = np.arange(len(parts.train))
+        data_set, strata = sets.lookup(self.name), self.target.strata
+        parts = data_set.find(self.roots).read(self, draw)
+        if data_set.own_path is None:
+            prepared = self.target.prepared
+            train = replace(parts.train, labels=prepared(parts.train.labels))
+            official = parts.test and replace(parts.test, labels=prepared(parts.test.labels))
+            parts = replace(parts, train=train, test=official)
         if parts.test is None:
-            rest, test_indices = chunks.held_out(
-                strata(parts.train.labels), num=self.num_test, seed=seed
+            labels, num = strata(parts.train.labels), max(1, round(len(parts.train) / 5))
+            rest, chosen = chunks.train_val(
+                labels, num_train=None, num_val=self.num_test or num, seed=seed, held="num_test"
             )
-            test = self._variant(parts.train, test_indices, part="train", draw=draw)
+            test = self._variant(parts.train, chosen, "train", draw)
         else:
-            test_indices = chunks.subset(strata(parts.test.labels), num=self.num_test, seed=seed)
-            test = self._variant(parts.test, test_indices, part="test", draw=draw)
+            rest = np.arange(len(parts.train))
+            chosen = chunks.subset(strata(parts.test.labels), num=self.num_test, seed=seed)
+            test = self._variant(parts.test, chosen, "test", draw)
         train_indices, val_indices = chunks.train_val(
             strata(parts.train.labels[rest]),
             num_train=self.num_train,
             num_val=self.num_val if parts.val is None else 0,
             seed=seed,
         )
-        train = self._variant(parts.train, rest[train_indices], part="train", draw=draw)
+        train = self._variant(parts.train, rest[train_indices], "train", draw)
         if parts.val is None:
-            val = self._variant(parts.train, rest[val_indices], part="train", draw=draw)
+            val = self._variant(parts.train, rest[val_indices], "train", draw)
         else:
-            num, labels = self.num_val or None, strata(parts.val.labels)
-            chosen = chunks.subset(labels, num=num, seed=seed, part="val")
-            val = self._variant(parts.val, chosen, part="val", draw=draw)
-        mean, std = (
-            channel_statistics(train.inputs) if self.standardise else (data_set.mean, data_set.std)
-        )
+            num_val, labels = self.num_val or None, strata(parts.val.labels)
+            chosen = chunks.subset(labels, num=num_val, seed=seed, part="val")
+            val = self._variant(parts.val, chosen, "val", draw)
+        mean, std = data_set.mean, data_set.std
+        if self.standardise:
+            mean, std = channel_statistics(train.inputs)
         return Task(
             name=f"rotated_{self.name}" if self.rotated else self.name,
             train=train,
@@ -171,60 +162,34 @@ class DataConfig(Config):
         """Corrupted versions of the same test images, or of as many where the order differs."""
         if self.corrupted is None:
             return None
-        whole = variants.find_corrupted(self.name, self.corrupted, sets.roots(self.root))
+        whole = variants.find_corrupted(self.name, self.corrupted, self.roots)
         if whole.labels.max(initial=0) >= num_classes:
             raise DataError(
-                f"`{self.name}` has {num_classes} classes here, but labels of {whole.folder} go up "
-                f"to {whole.labels.max()}. Get the corrupted images of the same set."
+                f"{whole.folder} has labels up to {whole.labels.max()}, but `{self.name}` only "
+                f"{num_classes} classes. Get the corrupted images of the same set."
             )
         rows = chunks.subset(whole.labels, num=self.num_test, seed=seed)
         return replace(whole, rows=rows, labels=whole.labels[rows], pool=self.pool)
 
-    def _read(self, data_set: sets.DataSet, seed: int, *, is_drawn: bool) -> Parts:
-        roots = sets.roots(self.root)
-        request = Request(
-            image_size=self.image_size,
-            num_train=(self.num_train or 0) + self.num_val,
-            num_test=self.num_test or 0,
-            seed=seed,
-            is_drawn=is_drawn,
-            input_selection=self.input_selection,
-            arguments=self.arguments,
-            target=self.target,
-            roots=tuple(roots),
-        )
-        parts = data_set.find(roots).read(request)
-        if data_set.own_path is not None or isinstance(self.target, Classes):
-            return parts
-
-        def prepared(part: Examples) -> Examples:
-            return replace(part, labels=self.target.prepared(part.labels))
-
-        return replace(parts, train=prepared(parts.train), test=parts.test and prepared(parts.test))
-
     def _variant(
-        self,
-        official: Examples,
-        indices: npt.NDArray[np.int64],
-        *,
-        part: Literal["train", "val", "test"],
-        draw: int | None,
+        self, official: Examples, indices: npt.NDArray[np.int64], part: Part, draw: int | None
     ) -> Examples:
         chosen = official.subset(indices)
         if not self.rotated and self.pool == 1:
             return chosen
-        if official.inputs.dtype != np.uint8:
+        if chosen.inputs.dtype != np.uint8:
             raise DataError(
                 f"`rotated` and `pool` need images as uint8 (N, C, H, W), but `{self.name}` has "
                 f"{official.inputs.dtype} {official.inputs.shape}."
             )
-        stored = chosen.inputs
-        if isinstance(stored, StoredImages) and stored.nbytes > images.IN_MEMORY_BYTES:
+        if (
+            isinstance(chosen.inputs, StoredImages)
+            and chosen.inputs.nbytes > images.IN_MEMORY_BYTES
+        ):
             raise ConfigError(
-                "rotated and pooled images are held in memory, at most "
-                f"{images.IN_MEMORY_BYTES >> 20} MiB a part, but {len(chosen)} images of "
-                f"`{self.name}` take {stored.nbytes >> 20} MiB. Lower `num_train`, "
-                "`num_test` or `image_size`."
+                f"{len(chosen)} images of `{self.name}` take {chosen.inputs.nbytes >> 20} MiB, but "
+                "rotated and pooled ones are held in memory. Lower `num_train`, `num_test` or "
+                "`image_size`."
             )
         degrees = variants.angles(len(official), part, draw)[indices] if self.rotated else None
         turned = variants.resample(np.asarray(chosen.inputs), degrees_N=degrees, pool=self.pool)

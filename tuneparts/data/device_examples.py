@@ -13,14 +13,16 @@ import multiprocessing
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from tuneparts.core import settings
 from tuneparts.core.errors import ConfigError
@@ -30,25 +32,19 @@ Draw = Callable[[Any], Tensor]
 """Takes the next batch of indices (B,) from a stream."""
 SERVER = "tuneparts.data.reader"
 """What the server of reading processes imports. It would not say that there is no such module."""
-_AHEAD = 2
-"""Batches that every process reads ahead."""
-_FEW_BATCHES = 8
-"""Up to so many are read by this process: others take seconds to start."""
+_AHEAD = 2  # batches that every process reads ahead
+_FEW_BATCHES = 8  # up to so many are read by this process: others take seconds to start
 
 
 class ReadAhead:
-    """Reads images of streams ahead.
+    """Reads images of streams ahead, in `readers` processes for each stream.
 
-    Args:
-        images: on disk.
-        readers: processes for each stream.
-        is_pinned: whether batches are in memory that a GPU copies from by itself.
+    Pinned batches are in memory that a GPU copies from by itself.
     """
 
     def __init__(self, images: StoredImages, *, readers: int, is_pinned: bool) -> None:
+        self.loader = partial(_Loader, images, readers=readers, is_pinned=is_pinned)
         self._images = images
-        self._readers = readers
-        self._is_pinned = is_pinned
         self._loaders: dict[int, _Loader] = {}
 
     def take(self, indices_B: Tensor, stream: Any, draw: Draw) -> Tensor:
@@ -59,42 +55,38 @@ class ReadAhead:
         elif self._loaders[key].expects(indices_B):
             return next(self._loaders[key])
         ahead = copy.deepcopy(stream)
-        self._loaders[key] = self.loader(draw(ahead) for _ in count())
+        self._loaders[key] = self.loader(batches=(draw(ahead) for _ in count()))
         return torch.from_numpy(self._images[indices_B.numpy()])
-
-    def loader(self, batches: Iterable[Tensor]) -> "_Loader":
-        """Reads these batches in order."""
-        return _Loader(self._images, batches, readers=self._readers, is_pinned=self._is_pinned)
 
 
 class _Loader(Iterator[Tensor]):
     """Batches of images in order, with the indices that are being read."""
 
     def __init__(
-        self, images: StoredImages, batches: Iterable[Tensor], *, readers: int, is_pinned: bool
+        self, images: StoredImages, *, batches: Iterable[Tensor], readers: int, is_pinned: bool
     ) -> None:
         # From a server that has imported what readers need, not from this process, whose threads
         # may hold locks or a GPU.
         processes = multiprocessing.get_context("forkserver")
         processes.set_forkserver_preload([SERVER])
         self._asked: deque[Tensor] = deque()
-        self._batches: Iterator[Tensor] = iter(
-            DataLoader(
-                _Rows(images),
-                sampler=self._watched(batches),
-                batch_size=None,
-                num_workers=readers,
-                prefetch_factor=_AHEAD,
-                pin_memory=is_pinned,
-                multiprocessing_context=processes,
-                generator=torch.Generator(),  # not the global one, which it would draw from
-            )
-        )
 
-    def _watched(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
-        for indices_B in batches:
-            self._asked.append(indices_B)
-            yield indices_B
+        def watched() -> Iterator[npt.NDArray[np.int64]]:
+            for indices_B in batches:
+                self._asked.append(indices_B)
+                yield indices_B.numpy()
+
+        loader: DataLoader[Tensor] = DataLoader(
+            images,  # type: ignore[arg-type]  # whole batches of it, by their indices
+            sampler=watched(),
+            batch_size=None,
+            num_workers=readers,
+            prefetch_factor=_AHEAD,
+            pin_memory=is_pinned,
+            multiprocessing_context=processes,
+            generator=torch.Generator(),  # not the global one, which it would draw from
+        )
+        self._batches: Iterator[Tensor] = iter(loader)
 
     def expects(self, indices_B: Tensor) -> bool:
         return bool(self._asked) and torch.equal(self._asked[0], indices_B)
@@ -103,19 +95,6 @@ class _Loader(Iterator[Tensor]):
         images = next(self._batches)
         self._asked.popleft()
         return images
-
-
-class _Rows(Dataset[Tensor]):
-    """Whole batches of images by their indices."""
-
-    def __init__(self, images: StoredImages) -> None:
-        self._images = images
-
-    def __getitem__(self, indices_B: Tensor) -> Tensor:
-        return torch.from_numpy(self._images[indices_B.numpy()])
-
-    def __len__(self) -> int:
-        return len(self._images)
 
 
 class DeviceExamples:
@@ -138,21 +117,19 @@ class DeviceExamples:
         width = inputs.shape[1]
         if len(mean) != len(std) or len(mean) not in {1, width} or min(std) <= 0:
             raise ConfigError(
-                f"mean and std must have 1 or {width} entries each and std must be positive, "
-                f"but got mean {tuple(mean)} and std {tuple(std)}."
+                f"mean {tuple(mean)} and std {tuple(std)}: must have 1 or {width} entries each, "
+                "and std positive ones."
             )
         self.device = device
+        self._inputs, self._ahead = torch.empty(0), None
         self._stored = inputs if isinstance(inputs, StoredImages) else None
-        self._ahead = None
-        if self._stored is not None:
-            is_gpu = device.type == "cuda"
-            asked = settings.current().readers
-            readers = asked if asked is not None else (torch.get_num_threads() - 1) * is_gpu
-            if readers:
-                self._ahead = ReadAhead(self._stored, readers=readers, is_pinned=is_gpu)
-        self._inputs = (
-            torch.empty(0) if isinstance(inputs, StoredImages) else _tensor(inputs).to(device)
-        )
+        if not isinstance(inputs, StoredImages):
+            self._inputs = _tensor(inputs).to(device)
+        else:
+            is_gpu, readers = device.type == "cuda", settings.current().readers
+            if readers is None:
+                readers = (torch.get_num_threads() - 1) * is_gpu
+            self._ahead = ReadAhead(inputs, readers=readers, is_pinned=is_gpu) if readers else None
         self._labels_N = _tensor(examples.labels).to(device)
         self._is_image = inputs.dtype == np.uint8
         self._is_whole = inputs.dtype == np.int64
@@ -168,10 +145,7 @@ class DeviceExamples:
     ) -> tuple[Tensor, Tensor]:
         """The examples at these indices: float32 or int64 (B, ...), and labels (B, ...).
 
-        Args:
-            indices_B: on the CPU, if the images are on disk.
-            of: the stream that has just drawn them; what it will draw next is read ahead.
-            draw: how they are drawn from it.
+        What the stream `of` will `draw` next, after these indices, is read ahead.
         """
         on_device_B = indices_B.to(self.device)
         y_B = self._labels_N[on_device_B]
@@ -185,24 +159,19 @@ class DeviceExamples:
 
     def iterate(self, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Every example once, in order, in batches as from `take`; the last one may be smaller."""
-        if batch_size < 1:
-            raise ConfigError(f"`batch_size >= 1` must hold, but got {batch_size}.")
-        starts = range(0, len(self), batch_size)
-        for start, raw in zip(starts, self._read(batch_size), strict=True):
-            rows = slice(start, start + batch_size)
-            yield self._normalised(raw.to(self.device)), self._labels_N[rows].clone()
+        parts = [slice(i, i + batch_size) for i in range(0, len(self), batch_size)]
 
-    def _read(self, batch_size: int) -> Iterator[Tensor]:
-        """The inputs of all examples in order, as they are stored."""
-        if self._stored is None:
-            yield from torch.split(self._inputs, batch_size) if len(self) else ()
-            return
-        parts = torch.split(torch.arange(len(self)), batch_size) if len(self) else ()
-        if self._ahead is not None and len(parts) > _FEW_BATCHES:
-            yield from self._ahead.loader(parts)
-            return
-        for indices_B in parts:
-            yield torch.from_numpy(self._stored[indices_B.numpy()])
+        def read() -> Iterator[Tensor]:
+            if self._ahead is not None and len(parts) > _FEW_BATCHES:
+                indices = torch.arange(len(self))
+                yield from self._ahead.loader(batches=(indices[rows] for rows in parts))
+                return
+            for rows in parts:
+                stored = self._stored
+                yield self._inputs[rows] if stored is None else torch.from_numpy(stored[rows])
+
+        for rows, raw in zip(parts, read(), strict=True):
+            yield self._normalised(raw.to(self.device)), self._labels_N[rows].clone()
 
     def _normalised(self, raw: Tensor) -> Tensor:
         if self._is_whole:
@@ -230,23 +199,14 @@ def kept_on_device(
     return _KEPT[key]
 
 
-class _Writable:
-    """A view of a read-only array that numpy takes to be writable.
-
-    `torch.from_numpy` warns about read-only arrays, and a copy would undo the sharing between
-    processes; the tensors made from it are only ever indexed.
-    """
-
-    def __init__(self, array: npt.NDArray[Any]) -> None:
-        self._array = array
-        address = array.__array_interface__["data"][0]
-        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
-
-
 def _tensor(array: npt.NDArray[Any]) -> Tensor:
     # Twice reshaped, so that an axis of length 1 has the usual stride: kernels choose by strides,
     # and an array that came from another process would give other bits than the one that was sent.
     contiguous = np.ascontiguousarray(array).reshape(-1).reshape(array.shape)
-    return torch.from_numpy(
-        contiguous if contiguous.flags.writeable else np.asarray(_Writable(contiguous))
-    )
+    if not contiguous.flags.writeable:
+        # torch warns about read-only arrays, and a copy would undo the sharing between processes;
+        # the tensors are only ever indexed. So let numpy take the memory to be writable.
+        about = contiguous.__array_interface__
+        about = {**about, "data": (about["data"][0], False)}
+        contiguous = np.asarray(SimpleNamespace(__array_interface__=about, owner=contiguous))
+    return torch.from_numpy(contiguous)

@@ -16,15 +16,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from tuneparts.core import atomic, settings
 from tuneparts.core.errors import DataError
-from tuneparts.data.source import DataSource, Parts, Request
-from tuneparts.data.task import Examples, StoredImages
+from tuneparts.data.task import DataSource, Examples, Parts, StoredImages
+
+if TYPE_CHECKING:
+    from tuneparts.data.config import DataConfig
 
 IN_MEMORY_BYTES = 2 << 30
 """Sets up to this size are held in memory; larger ones stay on disk."""
@@ -37,132 +39,6 @@ _MOST_PIXELS = 64_000_000
 _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 
 
-class _Encoded(Protocol):
-    """A sequence of image files: in a folder, or inside an archive."""
-
-    def __len__(self) -> int: ...
-
-    def name(self, index: int) -> str:
-        """The image's file, for error messages."""
-        ...
-
-    def open(self, index: int) -> IO[bytes]:
-        """Open one image file."""
-        ...
-
-    def fingerprint(self) -> Iterator[str]:
-        """Text that changes whenever the images may have changed."""
-        ...
-
-
-def decode(
-    encoded: _Encoded, *, image_size: int | None, title: str
-) -> npt.NDArray[np.uint8] | StoredImages:
-    """Decode images to RGB, uint8 (N, 3, S, S), or take them from the cache.
-
-    An image of another size is scaled so that its shorter side is `image_size`, and its centre is
-    kept. Images that are too large for memory stay on disk.
-
-    Args:
-        encoded: the image files.
-        image_size: side S of the result; None when all images are squares of one size.
-        title: what the progress bar and the cached file are called.
-    """
-    if len(encoded) == 0:
-        raise DataError(f"{title} holds no images.")
-    digest = hashlib.sha256(f"{_FORMAT} {image_size}\n".encode())
-    for line in encoded.fingerprint():
-        digest.update(f"{line}\n".encode(errors="surrogateescape"))  # names in any encoding
-    path = settings.current().cache_dir / "decoded" / f"{title}-{digest.hexdigest()[:24]}.npy"
-    images = _EncodedImages(encoded, image_size, path)
-    if settings.current().decode == "always":
-        return StoredImages(images)
-    stored = _cached(path, len(encoded))
-    if stored is None:
-        _write(images, title)
-        stored = StoredImages(path)
-    return stored if stored.nbytes > IN_MEMORY_BYTES else stored[:]
-
-
-def _cached(path: Path, count: int) -> StoredImages | None:
-    try:
-        stored = StoredImages(path) if path.exists() else None
-    except DataError:  # damaged after it was written
-        return None
-    return stored if stored is not None and len(stored) == count else None
-
-
-@dataclass(frozen=True)
-class _EncodedImages:
-    """Image files that are decoded each time that they are read."""
-
-    encoded: _Encoded
-    image_size: int | None
-    path: Path
-    """Where they are if they were decoded once."""
-
-    @cached_property
-    def shape(self) -> tuple[int, ...]:
-        """(N, C, H, W); of all images as of the first."""
-        return (len(self.encoded), *_decode_one(self.encoded, 0, self.image_size).shape)
-
-    def __getitem__(self, rows: npt.NDArray[np.int64] | slice) -> npt.NDArray[np.uint8]:
-        indices = np.arange(len(self.encoded))[rows]
-        images = np.empty((len(indices), *self.shape[1:]), np.uint8)
-        for image, index in zip(images, indices.tolist(), strict=True):
-            image[:] = self.one(index)
-        return images
-
-    def one(self, index: int) -> npt.NDArray[np.uint8]:
-        image = _decode_one(self.encoded, index, self.image_size)
-        if image.shape != self.shape[1:]:
-            raise DataError(
-                f"images of one set must have one size, but {self.encoded.name(index)} is "
-                f"{image.shape[2]} x {image.shape[1]} and {self.encoded.name(0)} is "
-                f"{self.shape[3]} x {self.shape[2]}. Set `image_size`."
-            )
-        return image
-
-
-def _write(images: _EncodedImages, title: str) -> None:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    num = len(images.encoded)
-    descr = np.lib.format.dtype_to_descr(np.dtype(np.uint8))
-    header = {"descr": descr, "fortran_order": False, "shape": images.shape}
-    console = Console(stderr=True)
-    # Plain writes, not a writable map: on a full disk they raise, where a map would crash.
-    with (
-        atomic.replacing(images.path, fsync=True) as file,
-        ThreadPoolExecutor(os.cpu_count()) as pool,
-        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
-    ):
-        bar = progress.add_task(f"decoding {title}", total=num)
-        np.lib.format.write_array_header_2_0(file, header)
-        for start in range(0, num, _BLOCK):
-            indices = range(start, min(start + _BLOCK, num))
-            file.write(np.stack(list(pool.map(images.one, indices))).tobytes())
-            progress.advance(bar, len(indices))
-
-
-def _decode_one(encoded: _Encoded, index: int, image_size: int | None) -> npt.NDArray[np.uint8]:
-    from PIL import Image, ImageOps
-
-    try:
-        with encoded.open(index) as file, Image.open(file, formats=_FORMATS) as image:
-            if image.width * image.height > _MOST_PIXELS:
-                raise DataError(f"{image.width} x {image.height} pixels are too many")
-            rgb = image.convert("RGB")
-    except Exception as error:  # Pillow's decoders raise errors of many kinds
-        raise DataError(
-            f"{encoded.name(index)} cannot be decoded: {error}. Replace or remove it."
-        ) from error
-    if image_size is not None and rgb.size != (image_size, image_size):
-        rgb = ImageOps.fit(rgb, (image_size, image_size), Image.Resampling.BILINEAR)
-    return np.asarray(rgb).transpose(2, 0, 1)
-
-
 @dataclass(frozen=True)
 class ImageFiles:
     """Image files with labels, all under one folder."""
@@ -172,15 +48,7 @@ class ImageFiles:
     """Paths relative to the folder."""
     labels: npt.NDArray[np.int64]
 
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def name(self, index: int) -> str:
-        """The path of one file."""
-        return str(self.folder / self.names[index])
-
     def open(self, index: int) -> IO[bytes]:
-        """Open one file."""
         return (self.folder / self.names[index]).open("rb")
 
     def fingerprint(self) -> Iterator[str]:
@@ -190,8 +58,96 @@ class ImageFiles:
             yield f"{name}\t{status.st_size}\t{status.st_mtime_ns}"
 
     def examples(self, *, image_size: int | None, title: str) -> Examples:
-        """Decode the images, or take them from the cache, and pair them with their labels."""
-        return Examples(decode(self, image_size=image_size, title=title), self.labels)
+        """Decode images to RGB, uint8 (N, 3, S, S), or take them from the cache.
+
+        An image of another size is scaled so that its shorter side is `image_size`, and its centre
+        is kept; None stands for squares of one size. Sets too large for memory stay on disk.
+        """
+        if not self.names:
+            raise DataError(f"{title} holds no images.")
+        digest = hashlib.sha256(f"{_FORMAT} {image_size}\n".encode())
+        for line in self.fingerprint():
+            digest.update(f"{line}\n".encode(errors="surrogateescape"))  # names in any encoding
+        path = settings.current().cache_dir / "decoded" / f"{title}-{digest.hexdigest()[:24]}.npy"
+        images = EncodedImages(self, image_size, path)
+        if settings.current().decodes_always:
+            return Examples(StoredImages(images), self.labels)
+        try:
+            stored = StoredImages(path)
+        except DataError:  # not there, or damaged after it was written
+            _write(images, title)
+            stored = StoredImages(path)
+        is_large = stored.nbytes > IN_MEMORY_BYTES
+        return Examples(stored if is_large else stored[:], self.labels)
+
+
+@dataclass(frozen=True)
+class EncodedImages:
+    """Image files that are decoded each time that they are read."""
+
+    files: ImageFiles
+    image_size: int | None
+    path: Path
+    """Where they are if they were decoded once."""
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """(N, C, H, W); of all images as of the first."""
+        return (len(self.files.names), *_decode_one(self.files, 0, self.image_size).shape)
+
+    def __getitem__(self, rows: npt.NDArray[np.int64] | slice) -> npt.NDArray[np.uint8]:
+        indices = np.arange(len(self.files.names))[rows]
+        images = np.empty((len(indices), *self.shape[1:]), np.uint8)
+        for image, index in zip(images, indices.tolist(), strict=True):
+            image[:] = self.one(index)
+        return images
+
+    def one(self, index: int) -> npt.NDArray[np.uint8]:
+        image = _decode_one(self.files, index, self.image_size)
+        if image.shape != self.shape[1:]:
+            raise DataError(
+                f"{self.files.folder / self.files.names[index]} is {image.shape[2]} x "
+                f"{image.shape[1]}, the first image of the set {self.shape[3]} x {self.shape[2]}. "
+                "Set `image_size`."
+            )
+        return image
+
+
+def _write(images: EncodedImages, title: str) -> None:
+    from rich.console import Console
+    from rich.progress import track
+
+    num, console = images.shape[0], Console(stderr=True)
+    descr = np.lib.format.dtype_to_descr(np.dtype(np.uint8))
+    header = {"descr": descr, "fortran_order": False, "shape": images.shape}
+    # Plain writes, not a writable map: on a full disk they raise, where a map would crash.
+    with (
+        atomic.replacing(images.path, fsync=True) as file,
+        ThreadPoolExecutor(os.cpu_count()) as pool,
+    ):
+        np.lib.format.write_array_header_2_0(file, header)
+        starts, shows = range(0, num, _BLOCK), console.is_terminal
+        for i in track(
+            starts, f"decoding {title}", console=console, transient=True, disable=not shows
+        ):
+            block = pool.map(images.one, range(i, min(i + _BLOCK, num)))
+            file.write(np.stack(list(block)).tobytes())
+
+
+def _decode_one(files: ImageFiles, index: int, image_size: int | None) -> npt.NDArray[np.uint8]:
+    from PIL import Image, ImageOps
+
+    try:
+        with files.open(index) as file, Image.open(file, formats=_FORMATS) as image:
+            if image.width * image.height > _MOST_PIXELS:
+                raise DataError(f"{image.width} x {image.height} pixels are too many")
+            rgb = image.convert("RGB")
+    except Exception as error:  # Pillow's decoders raise errors of many kinds
+        path = files.folder / files.names[index]
+        raise DataError(f"{path} cannot be decoded: {error}. Replace or remove it.") from error
+    if image_size is not None and rgb.size != (image_size, image_size):
+        rgb = ImageOps.fit(rgb, (image_size, image_size), Image.Resampling.BILINEAR)
+    return np.asarray(rgb).transpose(2, 0, 1)
 
 
 def class_names(folder: Path) -> list[str]:
@@ -213,13 +169,13 @@ def list_images(folder: Path, classes: Sequence[str], *, inner: str = "") -> Ima
             f"{folder} has classes that the training part lacks: {', '.join(unknown[:5])}. "
             "Name the folders of both parts alike."
         )
-    found = [image_names(folder / name / inner) for name in classes]
-    names = [
-        os.path.join(name, inner, image)
-        for name, images in zip(classes, found, strict=True)
-        for image in images
+    found = [
+        (os.path.join(name, inner, image), label)
+        for label, name in enumerate(classes)
+        for image in image_names(folder / name / inner)
     ]
-    return ImageFiles(folder, names, np.repeat(np.arange(len(classes)), list(map(len, found))))
+    labels = np.array([label for _, label in found], np.int64)
+    return ImageFiles(folder, [name for name, _ in found], labels)
 
 
 def image_names(folder: Path) -> list[str]:
@@ -234,22 +190,22 @@ def image_names(folder: Path) -> list[str]:
 def find_folder(folder: Path, *, title: str, image_size: int | None = None) -> DataSource | None:
     """Find an image folder that has `train/`, and `test/` or else `val/`; None if it has not.
 
-    The `image_size` is that of a known set; None leaves it to the request.
+    The `image_size` is that of a known set; None leaves it to the config.
     """
-    train = folder / "train"
     test = next((p for p in (folder / "test", folder / "val") if p.is_dir()), None)
-    if not train.is_dir() or test is None:
+    if not (folder / "train").is_dir() or test is None:
         return None
-    classes = class_names(train)
-    train_files, test_files = list_images(train, classes), list_images(test, classes)
+    classes = class_names(folder / "train")
+    train_files, test_files = list_images(folder / "train", classes), list_images(test, classes)
 
-    def read(request: Request) -> Parts:
-        size = image_size or request.image_size
+    def read(config: "DataConfig", _: int | None) -> Parts:
+        size = image_size or config.image_size
         return Parts(
-            train=train_files.examples(image_size=size, title=f"{title}-train"),
-            test=test_files.examples(image_size=size, title=f"{title}-{test.name}"),
-            num_classes=len(classes),
+            train_files.examples(image_size=size, title=f"{title}-train"),
+            test_files.examples(image_size=size, title=f"{title}-{test.name}"),
+            len(classes),
         )
 
+    counts = (len(train_files.names), len(test_files.names))
     shape = (3, image_size, image_size) if image_size else None
-    return DataSource(str(folder), len(train_files), len(test_files), shape, len(classes), read)
+    return DataSource(str(folder), *counts, shape, len(classes), read)

@@ -7,19 +7,10 @@ collector, which would write to every object.
 
 import gc
 
-from PIL import BmpImagePlugin, Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+from PIL import Image
 
-from tuneparts.data import config, device_examples
+from tuneparts.data import config, device_examples  # noqa: F401
 
-NEEDED = (
-    config,
-    device_examples,
-    Image,
-    BmpImagePlugin,
-    JpegImagePlugin,
-    PngImagePlugin,
-    WebPImagePlugin,
-)
-
+Image.init()  # imports all decoders
 gc.collect()
 gc.freeze()

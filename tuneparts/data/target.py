@@ -1,30 +1,58 @@
 """What a net is to predict: the loss that it is trained by and the scores that it is judged by.
 
-Legend: B or N examples, K outputs of the net, M members.
+Legend: B or N examples, K outputs of the net, M members, P scores that differ.
 """
 
 import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field
 
 from tuneparts.core import import_path
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.registry import Named, Registry
 from tuneparts.core.schema import Direction, Metric
-from tuneparts.data.arrays import checked_labels
 
 if TYPE_CHECKING:  # torch takes seconds to import, and a listing of data sets does not need it
     from torch import Tensor
 
 Reduction: TypeAlias = Literal["mean", "sum", "none"]
 """Mean or sum over examples, or one loss for each."""
+_NUM_BINS = 15  # of the calibration error
+
+
+def _named(value: Any) -> Any:
+    return import_path.of(value) if callable(value) else value
+
+
+ImportPath: TypeAlias = Annotated[str, BeforeValidator(_named)]
+"""The type of a config field: takes a function, or its import path."""
+
+
+def checked(values: npt.NDArray[Any], what: str, *, least_axes: int = 1) -> npt.NDArray[Any]:
+    """Whole numbers as int64, real ones as float32; refuses what are no finite numbers."""
+    if values.ndim < least_axes or values.dtype.kind not in "biuf":
+        raise ConfigError(
+            f"{what} are numbers, one or more for each example, but got {what} {values.shape} of "
+            f"type {values.dtype}."
+        )
+    if values.dtype.kind != "f":
+        return values.astype(np.int64, copy=False)
+    real = values.astype(np.float32, copy=False)
+    wrong = ~np.isfinite(real)
+    if wrong.any():
+        example, *place = np.argwhere(wrong)[0].tolist()
+        raise ConfigError(
+            f"{what} must be finite in float32, but {wrong.sum()} of them are NaN, infinite or too "
+            f"large, the first in example {example} at {place}. Drop these or fill the gaps."
+        )
+    return real
 
 
 class Target(Named):
@@ -58,6 +86,8 @@ class Target(Named):
     metrics: ClassVar[tuple[Metric, ...]] = ()
     """What `scores` returns, by name without `val/` or `test/`. Searches select by the first one
     unless they say otherwise, and reports are about it."""
+    counts_classes: ClassVar[bool] = False
+    """Whether labels are classes: then splits keep their proportions, and words name them."""
 
     @abstractmethod
     def losses(self, outputs: "Tensor", y: "Tensor") -> "Tensor":
@@ -78,22 +108,13 @@ class Target(Named):
             return losses_B
         return losses_B.mean() if reduction == "mean" else losses_B.sum()
 
-    @property
-    def counts_classes(self) -> bool:
-        """Whether labels are classes: then splits keep their proportions, and words name them."""
-        return False
-
     def strata(self, labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """What splits keep the proportions of: the classes (N,), or nothing at all."""
         return labels if self.counts_classes else np.zeros(len(labels), np.int64)
 
     def prepared(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Labels (N, ...) as batches have them: int64 or float32, finite.
-
-        Raises:
-            ConfigError: These labels cannot be learnt from.
-        """
-        return checked_labels(labels)
+        """Labels (N, ...) as batches have them: int64 or float32, finite; refuses any others."""
+        return checked(labels, "labels")
 
     def count_outputs(self, labels: npt.NDArray[Any]) -> int:
         """K for these labels: as many outputs as an example has numbers, unless overridden."""
@@ -131,6 +152,7 @@ class Classes(Target):
     """
 
     metrics = _LIKELIHOOD
+    counts_classes = True
 
     def losses(self, outputs: "Tensor", y: "Tensor") -> "Tensor":
         return self.loss(outputs, y, reduction="none")
@@ -142,24 +164,37 @@ class Classes(Target):
         return F.cross_entropy(outputs, y, reduction=reduction)
 
     def scores(self, outputs: "Tensor", y: "Tensor") -> dict[str, float]:
-        from tuneparts.data.scores import class_scores
+        """Accuracy, nll, ece and brier of logits (N, K) against labels (N,).
 
-        return class_scores(outputs, y)
+        The Brier score is the squared distance to the one-hot label, summed over classes
+        (Brier 1950); the calibration error is the expected one over equal bins (Guo et al. 2017).
+        """
+        import torch
 
-    @property
-    def counts_classes(self) -> bool:
-        return True
+        log_probs_NK = outputs.double().log_softmax(dim=1)
+        one_hot_NK = torch.nn.functional.one_hot(y, outputs.shape[1])
+        probs_NK = log_probs_NK.exp()
+        confidence_N, predicted_N = probs_NK.max(dim=1)
+        right_N = (predicted_N == y).double()
+        bins_N = (confidence_N * _NUM_BINS).ceil().long().clamp(1, _NUM_BINS) - 1
+        gaps = torch.zeros(_NUM_BINS, dtype=confidence_N.dtype, device=confidence_N.device)
+        gaps = gaps.index_add(0, bins_N, confidence_N - right_N)
+        found = {
+            "accuracy": right_N.mean(),
+            "nll": torch.nn.functional.nll_loss(log_probs_NK, y),
+            "ece": gaps.abs().sum() / len(confidence_N),
+            "brier": (probs_NK - one_hot_NK).square().sum(dim=1).mean(),
+        }
+        return {name: float(value) for name, value in found.items()}
 
     def prepared(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if labels.ndim != 1 or labels.dtype.kind not in "biu" or labels.min(initial=0) < 0:
-            is_negative = labels.dtype.kind == "i" and labels.min(initial=0) < 0
-            least = f" down to {labels.min()}" if is_negative else ""
             raise ConfigError(
                 "there must be one label, a whole number from 0 on, per input, but got labels "
-                f"{labels.shape} of type {labels.dtype}{least}. Number the classes from 0 on, or "
-                "use the target `values` for real numbers."
+                f"{labels.shape} of type {labels.dtype} such as {labels.flat[:3]}. Number the "
+                "classes from 0 on, or use the target `values` for real numbers."
             )
-        return checked_labels(labels)
+        return checked(labels, "labels")
 
     def count_outputs(self, labels: npt.NDArray[Any]) -> int:
         return 1 + int(labels.max(initial=-1))
@@ -179,10 +214,8 @@ class Binary(Target):
         tensor(0.6931)
     """
 
-    metrics = (
-        *_LIKELIHOOD,
-        Metric("auc", Direction.UP, "", 4, "area under the ROC curve", 0, 1),
-    )
+    metrics = (*_LIKELIHOOD, Metric("auc", Direction.UP, "", 4, "area under the ROC curve", 0, 1))
+    counts_classes = True
 
     def losses(self, outputs: "Tensor", y: "Tensor") -> "Tensor":
         from torch.nn import functional as F
@@ -191,21 +224,29 @@ class Binary(Target):
         return F.binary_cross_entropy_with_logits(logits_B, y.to(logits_B.dtype), reduction="none")
 
     def scores(self, outputs: "Tensor", y: "Tensor") -> dict[str, float]:
-        from tuneparts.data.scores import binary_scores
+        """Those of two classes; and the area under the ROC curve, unless one class is missing.
 
-        return binary_scores(outputs.squeeze(1), y)
+        The area is how often an example of class 1 scores above one of class 0; a tie counts half.
+        """
+        import torch
 
-    @property
-    def counts_classes(self) -> bool:
-        return True
+        found = Classes().scores(torch.cat([torch.zeros_like(outputs), outputs], dim=1), y)
+        num_ones = int(y.sum())
+        num_pairs = num_ones * (len(y) - num_ones)
+        if num_pairs:
+            logits_N = outputs.squeeze(1)
+            _, place_N, count_P = torch.unique(logits_N, return_inverse=True, return_counts=True)
+            rank_P = count_P.cumsum(0) - (count_P - 1) / 2  # the mean of equal scores, from 1 on
+            ranks = float(rank_P.double()[place_N][y == 1].sum())
+            found["auc"] = (ranks - num_ones * (num_ones + 1) / 2) / num_pairs
+        return found
 
     def prepared(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         found = np.unique(labels)
         if labels.ndim != 1 or not set(found.tolist()) <= {0, 1}:
             raise ConfigError(
-                f"labels of the target `binary` are 0 or 1, one per input, but got labels "
-                f"{labels.shape} of {len(found)} values such as {found[:3].tolist()}. Code them as "
-                "0 and 1, or use the target `classes`."
+                f"labels of the target `binary` are 0 or 1, one per input, but got {labels.shape} "
+                f"such as {found[:3].tolist()}. Code them so, or use the target `classes`."
             )
         return labels.astype(np.int64)
 
@@ -238,21 +279,23 @@ class Values(Target):
 
     def prepared(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Real numbers (N, K); those of one output may come as (N,)."""
-        found = checked_labels(labels).astype(np.float32, copy=False)
+        found = checked(labels, "labels").astype(np.float32, copy=False)
         if found.ndim > 2:
-            raise ConfigError(
-                f"labels of the target `values` are (N,) or (N, K), but got {found.shape}. "
-                "Flatten those of each example."
-            )
+            raise ConfigError(f"labels are (N,) or (N, K), but got {found.shape}. Flatten each.")
         return found.reshape(len(found), -1)
 
     def losses(self, outputs: "Tensor", y: "Tensor") -> "Tensor":
         return (outputs - y).square().mean(dim=1)
 
     def scores(self, outputs: "Tensor", y: "Tensor") -> dict[str, float]:
-        from tuneparts.data.scores import value_scores
-
-        return value_scores(outputs, y)
+        """Means over outputs; r2 is left out where one of them does not vary."""
+        values_NK, y_NK = outputs.double(), y.double()
+        mse_K = (values_NK - y_NK).square().mean(dim=0)
+        found = {"mse": mse_K.mean(), "rmse": mse_K.mean().sqrt()}
+        variance_K = y_NK.var(dim=0, correction=0)
+        if bool((variance_K > 0).all()):
+            found["r2"] = (1 - mse_K / variance_K).mean()
+        return {name: float(value) for name, value in found.items()}
 
 
 class OwnLoss(Target):
@@ -266,7 +309,7 @@ class OwnLoss(Target):
         {'kind': 'own_loss', 'function': 'my_search:huber', 'num_outputs': 3}
     """
 
-    function: str
+    function: ImportPath
     """Import path; the function itself is taken too."""
     num_outputs: int | None = Field(default=None, ge=1)
     """Outputs of the net; as many as an example has labels if None."""
@@ -274,11 +317,6 @@ class OwnLoss(Target):
 
     def __init__(self, function: Callable[..., Any] | None = None, /, **values: Any) -> None:
         super().__init__(**({} if function is None else {"function": function}), **values)
-
-    @field_validator("function", mode="before")
-    @classmethod
-    def _name_function(cls, value: Any) -> Any:
-        return import_path.of(value) if callable(value) else value
 
     def losses(self, outputs: "Tensor", y: "Tensor") -> "Tensor":
         losses_B: Tensor = import_path.find(self.function)(outputs, y)

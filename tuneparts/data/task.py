@@ -5,10 +5,10 @@ memory map whose pages all processes of a machine share, or image files that are
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,44 +17,32 @@ from tuneparts.core.errors import DataError
 from tuneparts.data.target import Classes, Target
 from tuneparts.data.variants import CorruptedTest
 
-
-class _ImageSource(Protocol):
-    """Images, uint8 (N, C, H, W), that are read when they are indexed."""
-
-    @property
-    def path(self) -> Path: ...  # its name is a digest of the images
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    def __getitem__(self, rows: npt.NDArray[np.int64] | slice) -> npt.NDArray[np.uint8]: ...
+if TYPE_CHECKING:
+    from tuneparts.data.config import DataConfig
+    from tuneparts.data.images import EncodedImages
 
 
 class StoredImages:
     """Rows of images on disk, uint8 (N, C, H, W); indexing reads what is asked for.
 
-    Args:
-        source: a `.npy` file, or what else images are read from.
-        rows: which images of it, int64; None for all.
+    The source is a `.npy` file, or image files that are decoded each time; None takes all rows.
     """
 
+    dtype = np.dtype(np.uint8)
+
     def __init__(
-        self, source: Path | _ImageSource, rows: npt.NDArray[np.int64] | None = None
+        self, source: "Path | EncodedImages", rows: npt.NDArray[np.int64] | None = None
     ) -> None:
         self._source = source
         self.path = source if isinstance(source, Path) else source.path
+        """Its name is a digest of the images."""
         self._images = _mapped(source) if isinstance(source, Path) else source
-        self._rows = rows
+        self.rows = np.arange(self._images.shape[0]) if rows is None else rows
+        """Which rows of the source these images are; int64 (N,)."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(N, C, H, W) of the chosen rows."""
         return (len(self), *self._images.shape[1:])
-
-    @property
-    def dtype(self) -> np.dtype[np.uint8]:
-        """Always uint8."""
-        return np.dtype(np.uint8)
 
     @property
     def nbytes(self) -> int:
@@ -62,53 +50,38 @@ class StoredImages:
         return int(np.prod(self.shape, dtype=np.int64))
 
     def __len__(self) -> int:
-        return self._images.shape[0] if self._rows is None else len(self._rows)
+        return len(self.rows)
 
     def __getitem__(self, indices: npt.NDArray[np.int64] | slice) -> npt.NDArray[np.uint8]:
-        rows = indices if self._rows is None else self._rows[indices]
-        return np.array(self._images[rows])
+        return self._images[self.rows[indices]]
 
-    def __array__(
-        self,
-        dtype: npt.DTypeLike | None = None,
-        copy: bool | None = None,
-    ) -> npt.NDArray[Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         return self[:].astype(dtype or np.uint8, copy=False)
 
     def select(self, indices: npt.NDArray[np.int64]) -> "StoredImages":
-        """The images at these indices, still on disk."""
-        return StoredImages(self._source, indices if self._rows is None else self._rows[indices])
+        return StoredImages(self._source, self.rows[indices])
 
     def joined(self, other: "StoredImages") -> "StoredImages":
         """These images, then those of `other`, of the same file; still on disk."""
         if other.path != self.path:
-            raise DataError(
-                f"stored images are joined within one file, but got {self.path} and {other.path}."
-            )
+            raise DataError(f"{self.path} and {other.path}: images of one file are joined only.")
         return StoredImages(self._source, np.concatenate([self.rows, other.rows]))
 
-    @property
-    def rows(self) -> npt.NDArray[np.int64]:
-        """Which rows of the file these images are; int64 (N,)."""
-        return np.arange(self._images.shape[0]) if self._rows is None else self._rows
-
     def __reduce__(self) -> tuple[type["StoredImages"], tuple[Any, ...]]:
-        return StoredImages, (self._source, self._rows)
+        return StoredImages, (self._source, self.rows)
 
 
 def _mapped(path: Path) -> npt.NDArray[np.uint8]:
     try:
         # Not np.load, which also opens archives: a cache is one array.
         images: npt.NDArray[np.uint8] = np.lib.format.open_memmap(path, mode="r")
+        if images.dtype != np.uint8 or images.ndim != 4:
+            raise ValueError(f"{images.dtype} {images.shape} is not uint8 (N, C, H, W)")
     except Exception as error:  # numpy raises many types for hostile headers
         raise DataError(
-            f"{path} cannot be mapped as an array of images: {error!r:.200}. "
-            "Delete it; it is decoded again at the next load."
+            f"{path} cannot be mapped as an array of images: {error!r:.200}. Delete it; it is "
+            "decoded again at the next load."
         ) from error
-    if images.dtype != np.uint8 or images.ndim != 4:
-        raise DataError(
-            f"{path} must hold uint8 images (N, C, H, W), but holds {images.dtype} {images.shape}."
-        )
     return images.view(np.ndarray)
 
 
@@ -144,25 +117,19 @@ class Examples:
         """These examples, then those of `other`; nothing is copied when `other` is empty."""
         if not len(other):
             return self
-        labels = np.concatenate([self.labels, other.labels])
+        inputs: Inputs
+        if isinstance(self.inputs, StoredImages) and isinstance(other.inputs, StoredImages):
+            inputs = self.inputs.joined(other.inputs)
+        else:
+            inputs = np.concatenate([self.inputs, other.inputs])
         angles = [part.degrees for part in (self, other) if part.degrees is not None]
         degrees = np.concatenate(angles) if len(angles) == 2 else None
-        if isinstance(self.inputs, StoredImages) and isinstance(other.inputs, StoredImages):
-            return Examples(self.inputs.joined(other.inputs), labels, degrees)
-        return Examples(np.concatenate([self.inputs, other.inputs]), labels, degrees)
+        return Examples(inputs, np.concatenate([self.labels, other.labels]), degrees)
 
 
 @dataclass(frozen=True)
 class Task:
-    """One data set, split, with what a net is to predict from it.
-
-    Example:
-        >>> images = np.zeros((6, 1, 8, 8), np.uint8)
-        >>> some = Examples(images, np.arange(6) % 2)
-        >>> task = Task("mine", some, some, some, num_classes=2, mean=(0.5,), std=(0.5,))
-        >>> task.in_shape
-        (1, 8, 8)
-    """
+    """One data set, split, with what a net is to predict from it."""
 
     name: str
     train: Examples
@@ -227,61 +194,73 @@ def digest(task: Task) -> str:
 
     Images that stay on disk count by the name of their file, which is a digest of what it was
     decoded from, and by their rows in it.
-
-    Example:
-        >>> some = Examples(np.zeros((2, 3), np.float32), np.array([0, 1]))
-        >>> len(digest(Task("t", some, some, some, num_classes=2, mean=(0.0,), std=(1.0,))))
-        12
     """
-    found = hashlib.sha256()
     facts = (task.num_outputs, task.mean, task.std, task.target.model_dump_json())
-    found.update(repr(facts).encode())
-    for part in (task.train, task.val, task.test):
-        _add(part, found)
-    return found.hexdigest()[:12]
+    return _digest(repr(facts), task.train, task.val, task.test)
 
 
 def part_digest(part: Examples) -> str:
     """The same of one part alone, whatever its inputs are scaled by."""
-    found = hashlib.sha256()
-    _add(part, found)
+    return _digest("", part)
+
+
+def _digest(facts: str, *parts: Examples) -> str:
+    found = hashlib.sha256(facts.encode())
+    for part in parts:
+        inputs: npt.NDArray[Any] | StoredImages = part.inputs
+        if isinstance(inputs, StoredImages):
+            found.update(inputs.path.name.encode())
+            inputs = inputs.rows
+        for array in (part.labels, inputs):
+            found.update(f"{array.dtype.str} {array.shape}".encode())
+            found.update(np.ascontiguousarray(array).data)
     return found.hexdigest()[:12]
-
-
-def _add(part: Examples, found: "hashlib._Hash") -> None:
-    inputs: npt.NDArray[Any] | StoredImages = part.inputs
-    if isinstance(inputs, StoredImages):
-        found.update(inputs.path.name.encode())
-        inputs = inputs.rows
-    for array in (part.labels, inputs):
-        found.update(f"{array.dtype.str} {array.shape}".encode())
-        found.update(np.ascontiguousarray(array).data)
 
 
 def channel_statistics(inputs: Inputs) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation over examples and places; pixels count from 0 to 1.
 
     A feature that never varies has the standard deviation 1, and so becomes 0.
-
-    Example:
-        >>> channel_statistics(np.array([[1.0, 5.0], [3.0, 5.0]], np.float32))
-        ((2.0, 5.0), (1.0, 1.0))
     """
     if inputs.dtype == np.int64:
-        raise DataError(
-            "`standardise` scales images and real numbers, but these inputs are whole numbers. "
-            "Leave it out, or make them float32."
-        )
-    count = sum(len(rows) for rows in _rows(inputs))
-    mean_C = np.sum([rows.sum(axis=0) for rows in _rows(inputs)], axis=0) / count
-    squares = [((rows - mean_C) ** 2).sum(axis=0) for rows in _rows(inputs)]
+        raise DataError("`standardise` scales images and real numbers, not whole numbers.")
+    scale = 255.0 if inputs.dtype == np.uint8 else 1.0
+
+    def blocks() -> Iterator[npt.NDArray[np.float64]]:
+        """With a column per channel or feature."""
+        for start in range(0, len(inputs), 4096):
+            block = np.asarray(inputs[start : start + 4096], dtype=np.float64) / scale
+            yield np.moveaxis(block, 1, -1).reshape(-1, block.shape[1])
+
+    count = sum(len(rows) for rows in blocks())
+    mean_C = np.sum([rows.sum(axis=0) for rows in blocks()], axis=0) / count
+    squares = [((rows - mean_C) ** 2).sum(axis=0) for rows in blocks()]
     std_C = np.sqrt(np.sum(squares, axis=0) / count)
     return tuple(mean_C.tolist()), tuple(np.where(std_C > 0, std_C, 1.0).tolist())
 
 
-def _rows(inputs: Inputs) -> Iterator[npt.NDArray[np.float64]]:
-    """Blocks of the inputs with a column per channel or feature."""
-    scale = 255.0 if inputs.dtype == np.uint8 else 1.0
-    for start in range(0, len(inputs), 4096):
-        block = np.asarray(inputs[start : start + 4096], dtype=np.float64) / scale
-        yield np.moveaxis(block, 1, -1).reshape(-1, block.shape[1])
+@dataclass(frozen=True)
+class Parts:
+    """The official parts of a set, before any split."""
+
+    train: Examples
+    test: Examples | None
+    """None where it is to be split off the training part."""
+    num_classes: int
+    """0 where labels are no classes."""
+    val: Examples | None = None
+    """None where it is to be split off the training part, as in all of our own sets."""
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """A data set that was found in one place; its sizes are known without decoding anything."""
+
+    where: str
+    num_train: int | None
+    num_test: int | None
+    shape: tuple[int, ...] | None
+    """(C, H, W) or (D,); None when it depends on the image size asked for."""
+    num_classes: int | None
+    read: "Callable[[DataConfig, int | None], Parts]"
+    """Takes the seed of a replicate that draws its own data; None for the fixed draw."""

@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,34 +25,26 @@ import numpy.typing as npt
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError, DataError, DataMissingError
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-_ROTATION_SEEDS: dict[str, int] = {"train": 1, "test": 0, "val": 2}
+Part = Literal["train", "val", "test"]
+_ROTATION_SEEDS: dict[Part, int] = {"train": 1, "test": 0, "val": 2}
 _PIXELS_AT_A_TIME = 1 << 20
 
 
-def angles(
-    count: int, part: Literal["train", "val", "test"], draw: int | None = None
-) -> npt.NDArray[np.float64]:
+def angles(count: int, part: Part, draw: int | None = None) -> npt.NDArray[np.float64]:
     """Degrees in [-180, 180) of the first `count` images of an official part; (count,).
 
     Each part has a stream of its own; `draw` is the seed of a replicate, None for the angles that
     are fixed for ever.
     """
-    generator = (
-        seeding.numpy_generator(_ROTATION_SEEDS[part], "data", "rotation")
-        if draw is None
-        else seeding.numpy_generator(draw, "data", "rotation", part)
-    )
+    if draw is None:
+        generator = seeding.numpy_generator(_ROTATION_SEEDS[part], "data", "rotation")
+    else:
+        generator = seeding.numpy_generator(draw, "data", "rotation", part)
     return generator.uniform(-180.0, 180.0, count)
 
 
 def resample(
-    images_NCHW: npt.NDArray[np.uint8],
-    *,
-    degrees_N: npt.NDArray[np.float64] | None,
-    pool: int,
+    images_NCHW: npt.NDArray[np.uint8], *, degrees_N: npt.NDArray[np.float64] | None, pool: int
 ) -> npt.NDArray[np.uint8]:
     """Rotate each image counter-clockwise about its centre, then average `pool` x `pool` blocks.
 
@@ -63,38 +55,26 @@ def resample(
 
     num, channels, height, width = images_NCHW.shape
     if height % pool or width % pool:
-        raise ConfigError(
-            f"`pool` must divide the image size, but got {pool} for {height} x {width}."
-        )
+        raise ConfigError(f"`pool` = {pool}: must divide the image size {height} x {width}.")
+    # Pixel centres relative to the image's centre, in pixels so that no side is stretched.
+    v_H1 = (torch.arange(height, dtype=torch.float64) - (height - 1) / 2).view(-1, 1)
+    u_1W = (torch.arange(width, dtype=torch.float64) - (width - 1) / 2).view(1, -1)
     out = np.empty((num, channels, height // pool, width // pool), np.uint8)
     step = max(1, _PIXELS_AT_A_TIME // (channels * height * width))
     for start in range(0, num, step):
         rows = slice(start, start + step)
         x_BCHW = torch.from_numpy(images_NCHW[rows].astype(np.float64))
         if degrees_N is not None:
-            x_BCHW = _rotate(x_BCHW, torch.from_numpy(degrees_N[rows]))
+            radians_B11 = (torch.from_numpy(degrees_N[rows]) * (math.pi / 180)).view(-1, 1, 1)
+            cos, sin = torch.cos(radians_B11), torch.sin(radians_B11)
+            source_u_BHW = (cos * u_1W - sin * v_H1) * (2 / width)
+            source_v_BHW = (sin * u_1W + cos * v_H1) * (2 / height)
+            grid_BHW2 = torch.stack([source_u_BHW, source_v_BHW], dim=-1)
+            x_BCHW = F.grid_sample(x_BCHW, grid_BHW2, padding_mode="zeros", align_corners=False)
         if pool > 1:
             x_BCHW = F.avg_pool2d(x_BCHW, pool)
         out[rows] = x_BCHW.round_().clamp_(0, 255).to(torch.uint8).numpy()
     return out
-
-
-def _rotate(x_BCHW: "Tensor", degrees_B: "Tensor") -> "Tensor":
-    import torch
-    from torch.nn import functional as F
-
-    height, width = x_BCHW.shape[-2:]
-    radians_B11 = (degrees_B * (math.pi / 180)).view(-1, 1, 1)
-    # Pixel centres relative to the image's centre, in pixels so that no side is stretched.
-    v_H1 = (torch.arange(height, dtype=torch.float64) - (height - 1) / 2).view(-1, 1)
-    u_1W = (torch.arange(width, dtype=torch.float64) - (width - 1) / 2).view(1, -1)
-    cos, sin = torch.cos(radians_B11), torch.sin(radians_B11)
-    source_u_BHW = cos * u_1W - sin * v_H1
-    source_v_BHW = sin * u_1W + cos * v_H1
-    grid_BHW2 = torch.stack([source_u_BHW * (2 / width), source_v_BHW * (2 / height)], dim=-1)
-    return F.grid_sample(
-        x_BCHW, grid_BHW2, mode="bilinear", padding_mode="zeros", align_corners=False
-    )
 
 
 CORRUPTED = {"cifar10": "CIFAR-10-C", "cifar100": "CIFAR-100-C"}
@@ -110,10 +90,7 @@ _IMAGE = (32, 32, 3)
 
 @dataclass(frozen=True)
 class CorruptedTest:
-    """Corrupted versions of some test images, read from disk one condition at a time.
-
-    It pickles by path: workers on other machines read the folder at the same place.
-    """
+    """Corrupted versions of some test images, read from disk; workers need the same folder."""
 
     folder: Path
     kinds: tuple[str, ...]
@@ -128,17 +105,14 @@ class CorruptedTest:
 
     @property
     def conditions(self) -> list[tuple[str, int]]:
-        """Every kind in every severity."""
         return [(kind, severity) for kind in self.kinds for severity in SEVERITIES]
 
     def images(self, kind: str, severity: int) -> npt.NDArray[np.uint8]:
         """The chosen images under a condition, uint8 (n, C, H, W)."""
         stored = _array(self.folder / f"{kind}.npy")
         chosen = stored[(severity - 1) * self.num_images + self.rows]
-        images_NCHW = np.ascontiguousarray(chosen.transpose(0, 3, 1, 2))
-        if self.pool == 1:
-            return images_NCHW
-        return resample(images_NCHW, degrees_N=None, pool=self.pool)
+        images = np.ascontiguousarray(chosen.transpose(0, 3, 1, 2))
+        return images if self.pool == 1 else resample(images, degrees_N=None, pool=self.pool)
 
 
 def find_corrupted(name: str, kinds: Kinds, roots: Iterable[Path]) -> CorruptedTest:
@@ -153,25 +127,21 @@ def find_corrupted(name: str, kinds: Kinds, roots: Iterable[Path]) -> CorruptedT
             "Dietterich 2019) in the folder TUNEPARTS_DATA, or leave `corrupted` out."
         )
     labels = np.asarray(_array(folder / "labels.npy"))
-    if labels.ndim != 1 or labels.dtype.kind not in "iu" or len(labels) % len(SEVERITIES):
+    num, left = divmod(labels.size, len(SEVERITIES))
+    is_row = labels.ndim == 1 and labels.dtype.kind in "iu" and not left
+    if not is_row or (labels.reshape(len(SEVERITIES), num) != labels[:num]).any():
         raise DataError(
-            f"{folder / 'labels.npy'} must hold a class for each image of {len(SEVERITIES)} equal "
-            f"severities, but has {labels.dtype} {labels.shape}. Get the set again."
+            f"{folder / 'labels.npy'} must hold the classes of all images, {len(SEVERITIES)} times "
+            f"the same, but has {labels.dtype} {labels.shape}. Get the set again."
         )
     wanted = MAIN if kinds == "main" else (*MAIN, *EXTRA)
     for kind in wanted:
         stored = _array(folder / f"{kind}.npy")
         if stored.shape != (len(labels), *_IMAGE) or stored.dtype != np.uint8:
             raise DataError(
-                f"{folder / kind}.npy must hold uint8 images {(len(labels), *_IMAGE)}, as many as "
-                f"labels.npy has labels, but has {stored.dtype} {stored.shape}. Get the set again."
+                f"{folder / kind}.npy must hold uint8 images {(len(labels), *_IMAGE)}, but has "
+                f"{stored.dtype} {stored.shape}. Get the set again."
             )
-    num = len(labels) // len(SEVERITIES)
-    if not (labels.reshape(len(SEVERITIES), num) == labels[:num]).all():
-        raise DataError(
-            f"every severity has the same images, but the labels in {folder / 'labels.npy'} differ "
-            "between them. Get the set again."
-        )
     return CorruptedTest(folder, wanted, labels[:num].astype(np.int64), np.arange(num), num)
 
 
@@ -179,12 +149,8 @@ def _array(path: Path) -> npt.NDArray[Any]:
     """An array on disk; nothing but its header is read before it is indexed."""
     try:
         found: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
-        raise DataError(
-            f"{path.name} is missing from {path.parent}. Unpack the whole set again."
-        ) from None
     except (OSError, ValueError, EOFError) as error:
         raise DataError(
-            f"{path} is truncated or no array of numpy: {error}. Get the set again."
+            f"{path} is missing, truncated or no array of numpy: {error}. Get the set again."
         ) from error
     return found

@@ -6,10 +6,12 @@ one's own is named by what builds it, see `Own`.
 
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -18,19 +20,16 @@ from pydantic import (
     PositiveInt,
     PrivateAttr,
     SerializeAsAny,
-    field_validator,
     model_validator,
 )
 
 from tuneparts.core import import_path, seeding
-from tuneparts.core.config import Config, parse
+from tuneparts.core.config import Config
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.core.registry import Registry
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from tuneparts.models.msdnet import MultiScaleDense
 
 _HERE = "tuneparts.models.config"
 REGISTRY = Registry(
@@ -54,7 +53,6 @@ REGISTRY = Registry(
     group="tuneparts.nets",
 )
 """Our own names lead to configs; import paths, and entry points of packages, to builders."""
-C = TypeVar("C", bound=Config)
 
 
 class NetConfig(Config):
@@ -67,36 +65,37 @@ class NetConfig(Config):
     """The net's name in `models.NETS`."""
     builder: ClassVar[str] = ""
     """Import path of `f(config, in_shape, num_classes) -> nn.Module`."""
+    least_side: ClassVar[int] = 1
+    """Pixels that a side of an image must have; 0 where inputs need not be images."""
 
     def build(self, in_shape: tuple[int, ...], num_classes: int) -> "nn.Module":
         """Build an initialised net from inputs (B, *in_shape) to logits (B, num_classes).
 
         Initialisation draws from torch's global generator; wrap the call in `seeding.isolated`.
         """
+        least = self.least_side
+        if least and (len(in_shape) != 3 or min(in_shape[1:]) < least):
+            raise ConfigError(
+                f"`{self.name}` takes images (C, H, W) of at least {least}x{least} pixels, but got "
+                f"inputs of shape {in_shape}. Use `mlp` for vectors, or a net that pools less."
+            )
         net: nn.Module = import_path.find(self.builder)(self, in_shape, num_classes)
         return net
 
 
-def image_shape(config: NetConfig, in_shape: tuple[int, ...], least: int) -> tuple[int, int, int]:
-    """`in_shape` as (C, H, W); refuses vectors, and sides below `least` pixels."""
-    if len(in_shape) != 3:
-        raise ConfigError(
-            f"`{config.name}` takes images of shape (C, H, W), but got inputs of shape {in_shape}. "
-            "Use `mlp` for vectors."
+def _check_depth(depth: int, rest: int) -> int:
+    if depth < 6 + rest or depth % 6 != rest:
+        raise ValueError(
+            f"depth {depth}: must be 6n + {rest} with n >= 1, such as {6 + rest} or {12 + rest}."
         )
-    channels, height, width = in_shape
-    if min(height, width) < least:
-        raise ConfigError(
-            f"`{config.name}` needs images of at least {least}x{least} pixels, but got "
-            f"{height}x{width}. Use a net that pools less, such as `digits_cnn` or `mlp`."
-        )
-    return channels, height, width
+    return depth
 
 
 class Mlp(NetConfig):
     """Linear layers with an activation and a dropout slot after each but the last."""
 
     builder = "tuneparts.models.small:_mlp"
+    least_side = 0
     name: Literal["mlp"] = "mlp"
     widths: tuple[PositiveInt, ...] = (256, 256)
     """Units of the hidden layers; none makes a linear classifier."""
@@ -107,7 +106,8 @@ class Mlp(NetConfig):
 class DigitsCnn(NetConfig):
     """Two 3x3 convolutions with pooling, then two linear layers."""
 
-    builder = "tuneparts.models.small:_digits_cnn"
+    builder = "tuneparts.models.small:_cnn"
+    least_side = 4
     name: Literal["digits_cnn"] = "digits_cnn"
     channels: tuple[PositiveInt, PositiveInt] = (16, 32)
     """Output channels of the convolutions."""
@@ -118,7 +118,8 @@ class DigitsCnn(NetConfig):
 class MnistCnn(NetConfig):
     """Two 5x5 convolutions with pooling, then three linear layers."""
 
-    builder = "tuneparts.models.small:_mnist_cnn"
+    builder = "tuneparts.models.small:_cnn"
+    least_side = 4
     name: Literal["mnist_cnn"] = "mnist_cnn"
     channels: tuple[PositiveInt, PositiveInt] = (20, 50)
     """Output channels of the convolutions."""
@@ -129,45 +130,31 @@ class MnistCnn(NetConfig):
 class FixupResNet(NetConfig):
     """FixUp ResNet of depth 8, 14, 20, ..."""
 
-    builder = "tuneparts.models.fixup_resnet:_fixup_resnet"
+    builder = "tuneparts.models.resnets:_fixup_resnet"
     name: Literal["fixup_resnet"] = "fixup_resnet"
-    depth: int = 8
+    depth: Annotated[int, AfterValidator(partial(_check_depth, rest=2))] = 8
     """Layers with weights: 6n + 2 for n blocks a stage."""
     planes: PositiveInt = 16
     """Channels of the first stage; each further stage has twice as many."""
-
-    @field_validator("depth")
-    @classmethod
-    def _check_depth(cls, depth: int) -> int:
-        if depth < 8 or depth % 6 != 2:
-            raise ValueError(f"depth {depth}: must be 6n + 2 with n >= 1, such as 8, 14 or 20.")
-        return depth
 
 
 class WideResNet(NetConfig):
     """Wide ResNet with BatchNorm; WRN-16-1 by default."""
 
-    builder = "tuneparts.models.wide_resnet:_wide_resnet"
+    builder = "tuneparts.models.resnets:_wide_resnet"
     name: Literal["wide_resnet"] = "wide_resnet"
-    depth: int = 16
+    depth: Annotated[int, AfterValidator(partial(_check_depth, rest=4))] = 16
     """N: layers with weights, 6n + 4 for n blocks a stage."""
     width: PositiveInt | PositiveFloat = 1
     """D: multiple of 16, 32 and 64 channels, rounded where D is not whole."""
     skip: Literal["conv", "identity"] = "conv"
     """Shortcut where the shape changes: 1x1 convolution, or identity padded with zeros."""
 
-    @field_validator("depth")
-    @classmethod
-    def _check_depth(cls, depth: int) -> int:
-        if depth < 10 or depth % 6 != 4:
-            raise ValueError(f"depth {depth}: must be 6n + 4 with n >= 1, such as 10, 16 or 28.")
-        return depth
-
 
 class ResNet50Gn(NetConfig):
     """Pre-activation ResNet with two groups in each norm and identity skips."""
 
-    builder = "tuneparts.models.wide_resnet:_resnet50_gn"
+    builder = "tuneparts.models.resnets:_resnet50_gn"
     name: Literal["resnet50_gn"] = "resnet50_gn"
     num_per_stage: PositiveInt = 8
     """Blocks in each of the three stages; n give 6n + 2 layers."""
@@ -179,6 +166,7 @@ class ResNet9(NetConfig):
     """Eight convolutions, two residual blocks, and a linear layer without bias."""
 
     builder = "tuneparts.models.resnets:_resnet9"
+    least_side = 8
     name: Literal["resnet9"] = "resnet9"
     width: PositiveInt = 64
     """Channels of the stem; the stages have 2, 4 and 8 times as many."""
@@ -188,10 +176,7 @@ class ResNet9(NetConfig):
     @model_validator(mode="after")
     def _check_groups(self) -> Self:
         if self.width % self.groups:
-            raise ValueError(
-                f"`groups` must divide `width`, but got {self.groups} groups for {self.width} "
-                f"channels. Use a divisor of {self.width} as `groups`."
-            )
+            raise ValueError(f"`groups` = {self.groups}: must divide `width` = {self.width}.")
         return self
 
 
@@ -219,6 +204,7 @@ class Imagenet(NetConfig):
     """A net as torchvision builds it, with weights at their initialisation."""
 
     builder = "tuneparts.models.resnets:_imagenet"
+    least_side = 32
     name: Literal[
         "imagenet_resnet18",
         "imagenet_resnet34",
@@ -238,6 +224,7 @@ class MsdNet(NetConfig):
         (1, 2, 3, 4, 5)
     """
 
+    builder = "tuneparts.models.msdnet:_msdnet"
     name: Literal["msdnet"] = "msdnet"
     exits: PositiveInt = 10
     """Classifiers."""
@@ -262,31 +249,23 @@ class MsdNet(NetConfig):
 
     @model_validator(mode="after")
     def _check_factors(self) -> Self:
-        if len(self.growth_factors) != len(self.bottleneck_factors):
+        growth = self.growth_factors
+        if len(growth) != len(self.bottleneck_factors):
             raise ValueError(
-                "every scale has a growth and a bottleneck factor, but got "
-                f"{self.growth_factors} and {self.bottleneck_factors}. Give both as many."
+                f"`growth_factors` = {growth} and `bottleneck_factors` = "
+                f"{self.bottleneck_factors}: must be one each for every scale."
             )
-        odd = [f for f in self.growth_factors[1:] if self.growth * f % 2]
-        if odd:
-            raise ValueError(
-                "half of what a layer adds to a coarse scale comes from the finer one, so `growth` "
-                f"times its factor is even, but got {self.growth} times {odd[0]}. Use an even one."
-            )
+        if any(self.growth * factor % 2 for factor in growth[1:]):
+            # Half of what a layer adds to a coarse scale comes from the finer one.
+            raise ValueError(f"`growth` = {self.growth} times factors {growth[1:]}: must be even.")
         return self
 
     @property
     def layers(self) -> tuple[int, ...]:
         """Number of layers before each classifier, counted from the one before."""
-        further = range(1, self.exits)
-        if self.spacing == "even":
-            return (self.base, *(self.step for _ in further))
-        return (self.base, *(self.step * i + 1 for i in further))
-
-    def build(self, in_shape: tuple[int, ...], num_classes: int) -> "MultiScaleDense":
-        from tuneparts.models.msdnet import msdnet
-
-        return msdnet(self, in_shape, num_classes)
+        is_even = self.spacing == "even"
+        further = (self.step if is_even else self.step * i + 1 for i in range(1, self.exits))
+        return (self.base, *further)
 
 
 class Own(NetConfig):
@@ -319,29 +298,30 @@ class Own(NetConfig):
         """Name the builder, and refuse arguments that it does not take."""
         if not isinstance(values, dict):
             return values
-        name = values.get("name")
+        arguments = dict(values)
+        name = arguments.pop("name", None)
         path = name if isinstance(name, str) else import_path.of(name)
-        arguments = {key: value for key, value in values.items() if key != "name"}
         try:
             # As a worker reads them, so that all processes build the same net.
             arguments = json.loads(json.dumps(arguments))
         except (TypeError, ValueError) as error:
             raise ConfigError(
-                f"arguments of a net travel as JSON: numbers, strings, and lists or dicts of them. "
-                f"But for `{path}`: {error}."
+                f"arguments of `{path}` travel as JSON, but: {error}. Use numbers, strings, and "
+                "lists or dicts of them."
             ) from None
-        builder = _own_builder(path)
+        builder = REGISTRY.find(path)
+        if not callable(builder):
+            raise ConfigError(f"a builder is a function or a class, but `{path}` is {builder!r}.")
         try:
             signature = inspect.signature(builder)
-        except ValueError:  # written in C; building it will show
-            return {"name": path, **arguments}
-        try:
             signature.bind((1,), 1, **arguments)
         except TypeError as error:
             raise ConfigError(
                 f"a net is built by `builder(in_shape, num_classes, **arguments)`, but `{path}` "
                 f"takes {signature} and got {arguments}: {error}."
             ) from None
+        except ValueError:  # written in C; building it will show
+            pass
         return {"name": path, **arguments}
 
     @property
@@ -352,29 +332,18 @@ class Own(NetConfig):
     def build(self, in_shape: tuple[int, ...], num_classes: int) -> "nn.Module":
         from torch import nn
 
-        net = _own_builder(self.name)(in_shape, num_classes, **self.arguments)
+        net = REGISTRY.find(self.name)(in_shape, num_classes, **self.arguments)
         if not isinstance(net, nn.Module):
             raise ConfigError(
-                f"the builder of a net returns an nn.Module, but `{self.name}` returned "
-                f"{net!r:.100}."
+                f"a builder returns an nn.Module, but `{self.name}` returned {net!r}."
             )
         return net.train()
-
-
-def _own_builder(name: str) -> Callable[..., Any]:
-    found = REGISTRY.find(name)
-    if not callable(found):
-        raise ConfigError(
-            f"the builder of a net is a function or an nn.Module class, but `{name}` is {found!r}."
-        )
-    return found  # type: ignore[no-any-return]
 
 
 class GivenNet(Own):
     """Hands out a net that exists, in training mode, whatever mode it came in.
 
-    Args:
-        make: returns the net; called as often as a method builds one.
+    It is called as often as a method builds a net. A config with it can be pickled at most.
     """
 
     _make: "Callable[[], nn.Module]" = PrivateAttr()
@@ -392,16 +361,6 @@ class GivenNet(Own):
         return self._make().train()
 
 
-def given_config(
-    config_type: type[C], fields: Mapping[str, Any], **nets: GivenNet | Sequence[GivenNet]
-) -> C:
-    """Make a config of any method with existing nets in one of its fields, `net` or `members`.
-
-    Configs travel as data and name their nets; one that holds nets can be pickled at most.
-    """
-    return parse(config_type, {**fields, **nets})
-
-
 def _parsed(value: Any) -> Any:
     """A net's config from its config, a dict with a name, a name, or a builder."""
     if isinstance(value, NetConfig):
@@ -414,11 +373,11 @@ def _parsed(value: Any) -> Any:
         )
     if isinstance(value, str) or callable(value):
         value = {"name": value}
-    if not isinstance(value, Mapping):
-        raise ValueError(f"a net is a config, a dict with a `name`, or a name; but got {value!r}.")
-    name = value.get("name")
-    if name is None:
-        raise ValueError(f"a net needs a `name`. Known: {', '.join(sorted(REGISTRY.names()))}.")
+    if not isinstance(value, Mapping) or value.get("name") is None:
+        raise ValueError(
+            f"a net is a config, a name, or a dict that needs a `name`; but got {value!r:.100}."
+        )
+    name = value["name"]
     if isinstance(name, str) and name in REGISTRY.known:
         config: type[NetConfig] = REGISTRY.find(name)
         return config.model_validate(dict(value))
@@ -426,18 +385,12 @@ def _parsed(value: Any) -> Any:
         if not callable(name):
             REGISTRY.path_of(name)
     except UnknownNameError as error:  # pydantic turns only ValueErrors into its own report
-        raise ValueError(
-            f"{error} A net of your own is named by the import path of its builder, "
-            "`package.module:build`."
-        ) from None
+        raise ValueError(f"{error} Or name your own by import path, `module:build`.") from None
     return Own.model_validate(dict(value))
 
 
 Net: TypeAlias = Annotated[SerializeAsAny[NetConfig], BeforeValidator(_parsed)]
-"""The type of a config field: takes a net's config, a dict with its name, or the name alone.
-
-A builder of one's own, or its import path, is a name too; see `Own`.
-"""
+"""The type of a config field; a builder of one's own, or its import path, is a name too."""
 
 
 def nets_in(value: Any) -> list[NetConfig]:
@@ -452,12 +405,7 @@ def nets_in(value: Any) -> list[NetConfig]:
 
 
 def own_nets(value: Any) -> list[Own]:
-    """Like `nets_in`, but nets of one's own only.
-
-    Example:
-        >>> [net.name for net in own_nets([Own(name="torch.nn:Linear"), 3])]
-        ['torch.nn:Linear']
-    """
+    """Like `nets_in`, but nets of one's own only."""
     return [net for net in nets_in(value) if isinstance(net, Own)]
 
 
@@ -467,9 +415,6 @@ def check_own_nets(
     """Build every net of one's own in a method's config once, so that a bad one is refused here.
 
     Inputs are whole numbers, such as tokens, if `is_whole`.
-
-    Raises:
-        ConfigError: A builder fails, or its net does not fit the data.
     """
     import torch
 
@@ -478,8 +423,6 @@ def check_own_nets(
         try:
             with seeding.isolated(0, "check a net"), torch.no_grad():
                 logits = net.build(in_shape, num_classes).eval()(x)
-        except ConfigError:
-            raise
         except Exception as error:
             raise ConfigError(
                 f"`{net.name}` with {net.arguments} on two inputs of shape {in_shape} and "
@@ -488,7 +431,6 @@ def check_own_nets(
         found = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
         if found != (2, num_classes):
             raise ConfigError(
-                f"a net maps inputs (B, *in_shape) to logits (B, num_classes), here "
-                f"{(2, num_classes)} for two inputs of shape {in_shape}, but `{net.name}` gave "
-                f"{found}. End it with a layer of `num_classes` outputs."
+                f"`{net.name}` gave {found} for two inputs of shape {in_shape}, not logits "
+                f"{(2, num_classes)}. End it with a layer of `num_classes` outputs."
             )

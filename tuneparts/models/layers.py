@@ -4,15 +4,14 @@ The scalars stand in for normalisation in FixUp nets (Zhang et al. 2019). They a
 bare parameters, so that they can be found and replaced by type.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Literal, TypeVar
 
 import torch
 from torch import nn
 
 Net = TypeVar("Net", bound=nn.Module)
-
-_NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
 
 class Bias(nn.Module):
@@ -23,7 +22,6 @@ class Bias(nn.Module):
         self.bias = nn.Parameter(torch.zeros(1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Any shape in, the same out."""
         return x + self.bias
 
 
@@ -35,26 +33,20 @@ class ScalarMultiplier(nn.Module):
         self.scale = nn.Parameter(torch.ones(1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Any shape in, the same out."""
         return x * self.scale
 
 
-def scalar_names(net: nn.Module) -> list[str]:
-    """Names of the parameters of a net that are learnable scalars of FixUp."""
-    return _parameters_of(net, (Bias, ScalarMultiplier))
+SCALARS = (Bias, ScalarMultiplier)
+NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
 
-def norm_names(net: nn.Module) -> list[str]:
-    """Names of the parameters of a net that belong to its norms."""
-    return _parameters_of(net, _NORMS)
-
-
-def _parameters_of(net: nn.Module, types: tuple[type[nn.Module], ...]) -> list[str]:
+def names_of(net: nn.Module, types: tuple[type[nn.Module], ...]) -> list[str]:
+    """Names of the parameters of a net that belong to layers of these types."""
     return [
-        f"{module_name}.{name}" if module_name else name
-        for module_name, module in net.named_modules()
+        name
+        for layer, module in net.named_modules()
         if isinstance(module, types)
-        for name, _ in module.named_parameters(recurse=False)
+        for name, _ in module.named_parameters(layer, recurse=False)
     ]
 
 
@@ -76,7 +68,6 @@ class PaddedShortcut(nn.Module):
         return nn.functional.pad(strided, (0, 0, 0, 0, 0, self.num_new))
 
     def extra_repr(self) -> str:
-        """The arguments, for printing."""
         return f"stride={self.stride}, num_new={self.num_new}"
 
 
@@ -85,22 +76,18 @@ def kaiming_uniform(net: Net) -> Net:
 
     It keeps the variance of activations through ReLUs (He et al. 2015). The net is changed.
     """
-    for weight in _weights(net):
-        nn.init.kaiming_uniform_(weight, nonlinearity="relu")
-    return net
+    return _initialised(net, partial(nn.init.kaiming_uniform_, nonlinearity="relu"))
 
 
 def kaiming_normal(net: Net, fan: Literal["fan_in", "fan_out"]) -> Net:
     """Draw linear and convolution weights from N(0, 2 / fan); biases are zero."""
-    for weight in _weights(net):
-        nn.init.kaiming_normal_(weight, mode=fan, nonlinearity="relu")
-    return net
+    return _initialised(net, partial(nn.init.kaiming_normal_, mode=fan, nonlinearity="relu"))
 
 
-def _weights(net: nn.Module) -> Iterator[torch.Tensor]:
-    """Weights of linear and convolution layers, whose biases become zero."""
+def _initialised(net: Net, draw: Callable[[torch.Tensor], object]) -> Net:
     for layer in net.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):
-            yield layer.weight
+            draw(layer.weight)
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
+    return net

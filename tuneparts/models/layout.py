@@ -33,11 +33,6 @@ def lay_out(
 
     The net gets a hook that reorders its inputs, and so do its copies; it is returned. None as
     `channels_last` decides by net and device.
-
-    Example:
-        >>> net = lay_out(nn.Conv2d(3, 8, 3), (3, 16, 16), torch.device("cpu"))
-        >>> net(torch.zeros(2, 3, 16, 16)).is_contiguous(memory_format=torch.channels_last)
-        True
     """
     if channels_last is None:
         channels_last = is_quicker(net, in_shape, device)
@@ -52,23 +47,24 @@ def lay_out(
 def is_quicker(net: nn.Module, in_shape: tuple[int, ...], device: torch.device) -> bool:
     """Whether pixel by pixel is quicker for a net, and the net can take it."""
     convolutions = [layer for layer in net.modules() if isinstance(layer, nn.Conv2d)]
-    is_narrow = all(
-        layer.in_channels // layer.groups <= _WIDEST
-        for layer in convolutions
-        if layer.kernel_size != (1, 1)  # those are matrix products
-    )
-    if device.type != "cpu" or len(in_shape) != 3 or not convolutions or not is_narrow:
+    if device.type != "cpu" or len(in_shape) != 3 or not convolutions:
         return False
-    if any(
-        layer.kernel_size == (1, 1)
-        and max(layer.stride) > 1
-        and layer.in_channels // layer.groups < _FEWEST
-        for layer in convolutions
-    ):
-        return False
-    return all(type(layer).__module__.startswith(_KNOWN) for layer in net.modules()) or _runs(
-        net, in_shape
-    )
+    for layer in convolutions:
+        channels, is_product = layer.in_channels // layer.groups, layer.kernel_size == (1, 1)
+        if channels > _WIDEST and not is_product:
+            return False
+        if channels < _FEWEST and is_product and max(layer.stride) > 1:
+            return False
+    if all(type(layer).__module__.startswith(_KNOWN) for layer in net.modules()):
+        return True
+    # Whether a net of one's own works so; a `view` across channels and pixels does not.
+    called = copy.deepcopy(net).cpu().eval()
+    with torch.no_grad(), seeding.alone():
+        try:
+            called(channels_last(torch.zeros(2, *in_shape)))
+        except RuntimeError:
+            return False
+    return True
 
 
 def channels_last(x_BCHW: Tensor) -> Tensor:
@@ -82,14 +78,3 @@ def channels_last(x_BCHW: Tensor) -> Tensor:
 def _reorder_first(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
     x, *rest = given
     return (channels_last(x), *rest) if x.dim() == 4 else given
-
-
-def _runs(net: nn.Module, in_shape: tuple[int, ...]) -> bool:
-    """Whether a net of one's own works so; a `view` across channels and pixels does not."""
-    called = copy.deepcopy(net).cpu().eval()
-    with torch.no_grad(), seeding.alone():
-        try:
-            called(channels_last(torch.zeros(2, *in_shape)))
-        except RuntimeError:
-            return False
-    return True

@@ -9,7 +9,7 @@ from collections import OrderedDict
 import torch
 from torch import nn
 
-from tuneparts.models.config import MobileNetV2, image_shape
+from tuneparts.models.config import MobileNetV2
 from tuneparts.models.layers import kaiming_normal
 
 _STAGES = (
@@ -40,7 +40,6 @@ class _InvertedResidual(nn.Module):
         self.is_residual = stride == 1 and num_in == num_out
 
     def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
-        """(B, C, H, W) to (B, C', H', W')."""
         out: torch.Tensor = self.branch(x_BCHW)
         return x_BCHW + out if self.is_residual else out
 
@@ -48,10 +47,10 @@ class _InvertedResidual(nn.Module):
 def _mobilenet_v2(
     config: MobileNetV2, in_shape: tuple[int, ...], num_classes: int
 ) -> nn.Sequential:
-    """Build the net."""
-    num_in, _, _ = image_shape(config, in_shape, least=1)
     channels = _to_eighths(32 * config.width)
-    layers: OrderedDict[str, nn.Module] = OrderedDict(stem=_conv(num_in, channels, kernel_size=3))
+    layers: OrderedDict[str, nn.Module] = OrderedDict(
+        stem=_conv(in_shape[0], channels, kernel_size=3)
+    )
     for stage, (expansion, base, num_blocks, first_stride) in enumerate(_STAGES, start=1):
         num_out = _to_eighths(base * config.width)
         for i in range(1, num_blocks + 1):
@@ -73,15 +72,8 @@ def _mobilenet_v2(
 def _conv(
     num_in: int, num_out: int, *, kernel_size: int, stride: int = 1, groups: int = 1
 ) -> nn.Sequential:
-    conv = nn.Conv2d(
-        num_in,
-        num_out,
-        kernel_size,
-        stride=stride,
-        padding=kernel_size // 2,
-        groups=groups,
-        bias=False,
-    )
+    padding = kernel_size // 2
+    conv = nn.Conv2d(num_in, num_out, kernel_size, stride, padding, groups=groups, bias=False)
     return nn.Sequential(OrderedDict(conv=conv, norm=nn.BatchNorm2d(num_out), relu=nn.ReLU6()))
 
 

@@ -15,17 +15,15 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from tuneparts.models.config import MsdNet, image_shape
+from tuneparts.models.config import MsdNet
 from tuneparts.models.layers import kaiming_normal
 
 _REDUCTION = 0.5
 """Share of the channels that stays where a scale is dropped."""
 
 
-def msdnet(config: MsdNet, in_shape: tuple[int, ...], num_classes: int) -> "MultiScaleDense":
-    """Build the net."""
-    num_in, _, _ = image_shape(config, in_shape, least=1)
-    return kaiming_normal(MultiScaleDense(config, num_in, num_classes), "fan_in")
+def _msdnet(config: MsdNet, in_shape: tuple[int, ...], num_classes: int) -> "MultiScaleDense":
+    return kaiming_normal(MultiScaleDense(config, in_shape[0], num_classes), "fan_in")
 
 
 class MultiScaleDense(nn.Module):
@@ -61,7 +59,6 @@ class MultiScaleDense(nn.Module):
 
     @property
     def num_exits(self) -> int:
-        """Number of classifiers."""
         return len(self.classifiers)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
@@ -125,7 +122,6 @@ class _Transition(nn.ModuleList):
         super().__init__(_conv(num_in * f, num_out * f, 1) for f in factors)
 
     def forward(self, maps: Sequence[Tensor]) -> list[Tensor]:
-        """Maps to maps of the same sizes."""
         return [layer(x) for layer, x in zip(self, maps, strict=True)]
 
 

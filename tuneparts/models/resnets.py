@@ -1,19 +1,167 @@
-"""ResNet-18, ResNet-9, and torchvision's ImageNet nets by name.
+"""Residual nets for small images, and torchvision's ImageNet nets by name.
 
-ResNet-18 (He et al. 2016) has a 3x3 stem, for 32x32 images. ResNet-9 is that of the DAWNBench
-entries (Page 2018) with GroupNorm, as in Mlodozeniec et al. (2023), whose federated experiments put
-dropout in the middle of each residual block; the slots are always there, at rate 0.
+ResNet-18 (He et al. 2016) has a 3x3 stem. ResNet-9 is that of DAWNBench entries (Page 2018) with
+GroupNorm, as in Mlodozeniec et al. (2023), whose federated experiments put dropout in the middle of
+each residual block; the slots are always there, at rate 0.
+
+Wide ResNet N-D (Zagoruyko & Komodakis 2016) has three stages of (N - 4) / 6 pre-activation blocks
+with 16D, 32D and 64D channels. The block is open to other norms and to shortcuts without weights,
+which Mlodozeniec et al. (2023) use.
+
+ResNet-(6n+2) without normalisation (Zhang et al. 2019, FixUp) has three stages of n basic blocks.
+Learnable scalars stand around the convolutions, and at the start every block passes its input on,
+so that the logits are zero.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Literal
 
 import torch
 from torch import nn
 
 from tuneparts.core import _torchvision
 from tuneparts.core.errors import ConfigError
-from tuneparts.models.config import Imagenet, ResNet9, ResNet18, image_shape
-from tuneparts.models.layers import kaiming_normal
+from tuneparts.models.config import FixupResNet, Imagenet, ResNet9, ResNet18, ResNet50Gn, WideResNet
+from tuneparts.models.layers import Bias, PaddedShortcut, ScalarMultiplier, kaiming_normal
+
+_Layers = OrderedDict[str, nn.Module]
+_Norm = Callable[[int], nn.Module]
+"""Makes the normalisation layer of a number of channels."""
+_Skip = Literal["conv", "identity"]
+
+
+def _add_stages(
+    layers: _Layers,
+    channels: int,
+    widths: Sequence[int],
+    num_per_stage: int,
+    block: Callable[[int, int, int], nn.Module],
+) -> None:
+    """Stages of blocks (channels in, channels out, stride), each but the first at half the size."""
+    for stage, num_out in enumerate(widths, start=1):
+        for i in range(1, num_per_stage + 1):
+            stride = 2 if stage > 1 and i == 1 else 1
+            layers[f"stage{stage}_block{i}"] = block(channels, num_out, stride)
+            channels = num_out
+
+
+class FixupBlock(nn.Module):
+    """ReLU(scale * conv2(ReLU(conv1(x + b1) + b2) + b3) + b4 + shortcut)."""
+
+    def __init__(self, num_in: int, num_out: int, stride: int) -> None:
+        super().__init__()
+        self.bias1a = Bias()
+        self.conv1 = nn.Conv2d(num_in, num_out, 3, stride=stride, padding=1, bias=False)
+        self.bias1b = Bias()
+        self.bias2a = Bias()
+        self.conv2 = nn.Conv2d(num_out, num_out, 3, padding=1, bias=False)
+        self.scale = ScalarMultiplier()
+        self.bias2b = Bias()
+        changes = stride != 1 or num_in != num_out
+        self.shortcut = PaddedShortcut(stride, num_out - num_in) if changes else None
+
+    def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
+        shifted = self.bias1a(x_BCHW)
+        # In place: nothing else reads what these sums made.
+        out = torch.relu_(self.bias1b(self.conv1(shifted)))
+        out = self.bias2b(self.scale(self.conv2(self.bias2a(out))))
+        # Only the changing shortcut sees the shifted input, as in the authors' code.
+        kept: torch.Tensor = x_BCHW if self.shortcut is None else self.shortcut(shifted)
+        return torch.relu_(out.add_(kept))
+
+
+def _fixup_resnet(
+    config: FixupResNet, in_shape: tuple[int, ...], num_classes: int
+) -> nn.Sequential:
+    layers: _Layers = OrderedDict(
+        stem=nn.Conv2d(in_shape[0], config.planes, 3, padding=1, bias=False),
+        stem_bias=Bias(),
+        stem_relu=nn.ReLU(inplace=True),
+    )
+    widths = [config.planes, 2 * config.planes, 4 * config.planes]
+    _add_stages(layers, config.planes, widths, (config.depth - 2) // 6, FixupBlock)
+    layers["pool"] = nn.AdaptiveAvgPool2d(1)
+    layers["flatten"] = nn.Flatten()
+    layers["classifier_bias"] = Bias()
+    layers["classifier"] = nn.Linear(widths[-1], num_classes)
+    net = nn.Sequential(layers)
+    # The rule for two-layer branches: L^(-1/2) on each first layer, zero on each last one.
+    blocks = [layer for layer in net if isinstance(layer, FixupBlock)]
+    for block in blocks:
+        fan_out = block.conv1.out_channels * 3 * 3
+        nn.init.normal_(block.conv1.weight, std=(2 / fan_out / len(blocks)) ** 0.5)
+        nn.init.zeros_(block.conv2.weight)
+    for parameter in layers["classifier"].parameters():
+        nn.init.zeros_(parameter)
+    return net
+
+
+class PreActivationBlock(nn.Module):
+    """norm - ReLU - conv - norm - ReLU - conv, plus a shortcut.
+
+    Where the shape changes, a "conv" skip is a 1x1 convolution of the activated input, and an
+    "identity" skip subsamples the raw input and pads it with zero channels.
+    """
+
+    def __init__(self, num_in: int, num_out: int, stride: int, *, norm: _Norm, skip: _Skip) -> None:
+        super().__init__()
+        self.norm1 = norm(num_in)
+        self.conv1 = nn.Conv2d(num_in, num_out, 3, stride=stride, padding=1, bias=False)
+        self.norm2 = norm(num_out)
+        self.conv2 = nn.Conv2d(num_out, num_out, 3, padding=1, bias=False)
+        self.shortcut: nn.Conv2d | PaddedShortcut | None = None
+        if (stride != 1 or num_in != num_out) and skip == "conv":
+            self.shortcut = nn.Conv2d(num_in, num_out, 1, stride=stride, bias=False)
+        elif stride != 1 or num_in != num_out:
+            self.shortcut = PaddedShortcut(stride, num_out - num_in)
+
+    def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
+        active = _activated(self.norm1, x_BCHW)
+        out: torch.Tensor = self.conv2(_activated(self.norm2, self.conv1(active)))
+        if self.shortcut is None:
+            return out.add_(x_BCHW)  # nothing else reads what the convolution made
+        padded = isinstance(self.shortcut, PaddedShortcut)
+        kept: torch.Tensor = self.shortcut(x_BCHW if padded else active)
+        return out.add_(kept)
+
+
+def _activated(norm: nn.Module, x_BCHW: torch.Tensor) -> torch.Tensor:
+    """ReLU of what a norm makes, in place: nothing else reads it."""
+    normed: torch.Tensor = norm(x_BCHW)
+    return torch.relu(normed) if normed is x_BCHW else torch.relu_(normed)
+
+
+def _wide_resnet(config: WideResNet, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+    widths = [max(1, round(16 * config.width * 2**stage)) for stage in range(3)]
+    block = partial(PreActivationBlock, norm=nn.BatchNorm2d, skip=config.skip)
+    layers: _Layers = OrderedDict(stem=nn.Conv2d(in_shape[0], 16, 3, padding=1, bias=False))
+    _add_stages(layers, 16, widths, (config.depth - 4) // 6, block)
+    return _ended(layers, nn.BatchNorm2d, widths[-1], num_classes)
+
+
+def _resnet50_gn(config: ResNet50Gn, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+    """Build the TinyImagenet ResNet-50 of Mlodozeniec et al. (2023).
+
+    Not the bottleneck net of the same name: three stages of eight two-convolution blocks at width 1
+    make 3 * 8 * 2 + 2 = 50 layers. GroupNorm instead of BatchNorm keeps examples, and so
+    subnetworks, apart; identity skips have no weights to partition.
+    """
+    norm = partial(nn.GroupNorm, config.groups)
+    block = partial(PreActivationBlock, norm=norm, skip="identity")
+    layers: _Layers = OrderedDict(stem=nn.Conv2d(in_shape[0], 16, 3, padding=1, bias=False))
+    _add_stages(layers, 16, (16, 32, 64), config.num_per_stage, block)
+    return _ended(layers, norm, 64, num_classes)
+
+
+def _ended(layers: _Layers, norm: _Norm, channels: int, num_classes: int) -> nn.Sequential:
+    layers["norm"] = norm(channels)
+    layers["relu"] = nn.ReLU(inplace=True)
+    layers["pool"] = nn.AdaptiveAvgPool2d(1)
+    layers["flatten"] = nn.Flatten()
+    layers["classifier"] = nn.Linear(channels, num_classes)
+    return kaiming_normal(nn.Sequential(layers), "fan_in")
 
 
 class _BasicBlock(nn.Module):
@@ -31,34 +179,25 @@ class _BasicBlock(nn.Module):
             self.shortcut.append(nn.BatchNorm2d(num_out))
 
     def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
-        """(B, C, H, W) to (B, C', H', W')."""
         out = torch.relu(self.norm1(self.conv1(x_BCHW)))
         return torch.relu(self.norm2(self.conv2(out)) + self.shortcut(x_BCHW))
 
 
 def _resnet18(config: ResNet18, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
-    """Build the net."""
-    num_in, _, _ = image_shape(config, in_shape, least=1)
-    layers: OrderedDict[str, nn.Module] = OrderedDict(
-        stem=nn.Conv2d(num_in, config.width, 3, padding=1, bias=False),
+    layers: _Layers = OrderedDict(
+        stem=nn.Conv2d(in_shape[0], config.width, 3, padding=1, bias=False),
         stem_norm=nn.BatchNorm2d(config.width),
         stem_relu=nn.ReLU(),
     )
     if config.stem_pool:
         layers["stem_pool"] = nn.MaxPool2d(3, stride=2, padding=1)
-    channels = config.width
-    for stage in (1, 2, 3, 4):
-        num_out = config.width * 2 ** (stage - 1)
-        for i in (1, 2):
-            stride = 2 if stage > 1 and i == 1 else 1
-            layers[f"stage{stage}_block{i}"] = _BasicBlock(channels, num_out, stride)
-            channels = num_out
+    widths = [config.width * 2**stage for stage in range(4)]
+    _add_stages(layers, config.width, widths, 2, _BasicBlock)
     layers["pool"] = nn.AdaptiveAvgPool2d(1)
     layers["flatten"] = nn.Flatten()
-    net = nn.Sequential(layers)
-    kaiming_normal(net, "fan_out")
+    net = kaiming_normal(nn.Sequential(layers), "fan_out")
     # Added last: the classifier keeps torch's initialisation, as in the original.
-    net.add_module("classifier", nn.Linear(channels, num_classes))
+    net.add_module("classifier", nn.Linear(widths[-1], num_classes))
     return net
 
 
@@ -72,7 +211,6 @@ class _ResidualPair(nn.Module):
         self.conv2 = _conv(channels, channels, groups)
 
     def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
-        """(B, C, H, W) to the same shape."""
         out: torch.Tensor = self.conv2(self.drop(self.conv1(x_BCHW)))
         return x_BCHW + out
 
@@ -85,21 +223,18 @@ class _Multiply(nn.Module):
         self.factor = factor
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Any shape in, the same out."""
         return x * self.factor
 
     def extra_repr(self) -> str:
-        """The argument, for printing."""
         return f"factor={self.factor}"
 
 
 def _resnet9(config: ResNet9, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
     """Build the net; weights start at torch's own initialisation, as in the original."""
-    num_in, _, _ = image_shape(config, in_shape, least=8)
     width, groups = config.width, config.groups
     return nn.Sequential(
         OrderedDict(
-            stem=_conv(num_in, width, groups),
+            stem=_conv(in_shape[0], width, groups),
             stage1=_conv(width, 2 * width, groups),
             pool1=nn.MaxPool2d(2),
             residual1=_ResidualPair(2 * width, groups),
@@ -118,27 +253,18 @@ def _resnet9(config: ResNet9, in_shape: tuple[int, ...], num_classes: int) -> nn
 
 
 def _conv(num_in: int, num_out: int, groups: int) -> nn.Sequential:
-    return nn.Sequential(
-        OrderedDict(
-            conv=nn.Conv2d(num_in, num_out, 3, padding=1, bias=False),
-            norm=nn.GroupNorm(groups, num_out),
-            relu=nn.ReLU(),
-        )
-    )
+    conv = nn.Conv2d(num_in, num_out, 3, padding=1, bias=False)
+    return nn.Sequential(OrderedDict(conv=conv, norm=nn.GroupNorm(groups, num_out), relu=nn.ReLU()))
 
 
 def _imagenet(config: Imagenet, in_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    """Build the net."""
-    channels, _, _ = image_shape(config, in_shape, least=32)
-    if channels != 3:
+    if in_shape[0] != 3:
         raise ConfigError(
-            f"`{config.name}` takes images with 3 channels, but got {channels}. "
-            "Use `resnet18` or `wide_resnet`, which take any number."
+            f"`{config.name}` takes images with 3 channels, but got {in_shape[0]}. Use `resnet18` "
+            "or `wide_resnet`, which take any number."
         )
-    models = _torchvision.load().models
-    net: nn.Module = models.get_model(
-        config.name.removeprefix("imagenet_"), weights=None, num_classes=num_classes
-    )
+    name = config.name.removeprefix("imagenet_")
+    net: nn.Module = _torchvision.load().models.get_model(name, num_classes=num_classes)
     for layer in net.modules():
         if isinstance(layer, nn.ReLU):
             layer.inplace = False  # activations may still be read by whoever hooks a layer

@@ -15,11 +15,8 @@ def reweighted(net: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
     """Copy a net so that it uses these tensors and shares everything else with the original.
 
     The copy is meant for one forward pass. It has the train or eval mode of the moment it was made;
-    running statistics that are not replaced, and hooks, are those of the original.
-
-    Args:
-        net: any net; may have given up the parameters that are replaced.
-        tensors: by name of the parameter or buffer; may be part of a graph.
+    running statistics that are not replaced, and hooks, are those of the original. The net may have
+    given up the parameters that are replaced; tensors, by name, may be part of a graph.
 
     Example:
         >>> import torch
@@ -31,7 +28,7 @@ def reweighted(net: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
     """
     copies: dict[nn.Module, nn.Module] = {}
     copy = _shallow(net, copies)
-    recurrent: dict[nn.Module, None] = {}
+    recurrent: set[nn.RNNBase] = set()
     for name, tensor in tensors.items():
         layer, _, parameter = name.rpartition(".")
         place = copy.get_submodule(layer)
@@ -39,29 +36,17 @@ def reweighted(net: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
         held = place._buffers if parameter in place._buffers else place._parameters
         held[parameter] = tensor  # type: ignore[assignment]
         if isinstance(place, nn.RNNBase):
-            recurrent[place] = None
-    for layer_copy in recurrent:  # these keep a second list of their parameters
-        names = layer_copy._flat_weights_names
-        layer_copy.__dict__["_flat_weights"] = [layer_copy._parameters[n] for n in names]  # type: ignore[union-attr]
+            recurrent.add(place)
+    for rnn in recurrent:  # these keep a second list of their parameters
+        rnn.__dict__["_flat_weights"] = [rnn._parameters[n] for n in rnn._flat_weights_names]
     return copy
 
 
 def under_all_names(net: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Name tensors also by the further names of tied parameters, so that these stay tied.
-
-    Example:
-        >>> import torch
-        >>> net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
-        >>> net[1].weight = net[0].weight
-        >>> list(under_all_names(net, {"0.weight": torch.zeros(2, 2)}))
-        ['0.weight', '1.weight']
-    """
+    """Name tensors also by the further names of tied parameters, so that these stay tied."""
     further = tied_names(net)
-    return {
-        alias: tensor
-        for name, tensor in tensors.items()
-        for alias in (name, *further.get(name, ()))
-    }
+    names = {name: (name, *further.get(name, ())) for name in tensors}
+    return {alias: tensors[name] for name, aliases in names.items() for alias in aliases}
 
 
 def tied_names(net: nn.Module) -> dict[str, tuple[str, ...]]:
@@ -91,9 +76,8 @@ def standalone(net: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
     own = deepcopy(net)
     for name, tensor in tensors.items():
         layer, _, parameter = name.rpartition(".")
-        own.get_submodule(layer).register_parameter(
-            parameter, nn.Parameter(tensor.detach().clone())
-        )
+        value = nn.Parameter(tensor.detach().clone())
+        own.get_submodule(layer).register_parameter(parameter, value)
     return own
 
 

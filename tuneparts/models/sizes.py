@@ -17,11 +17,6 @@ def count_flops(net: nn.Module, in_shape: tuple[int, ...], *, is_whole: bool = F
 
     A multiply-add counts as two. The net is neither copied nor changed; `is_whole` says that inputs
     are whole numbers, such as tokens.
-
-    Example:
-        >>> from torch import nn
-        >>> count_flops(nn.Linear(4, 3), (4,))
-        24
     """
     counter = FlopCounterMode(display=False)
     with torch.no_grad(), counter:

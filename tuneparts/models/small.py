@@ -11,12 +11,11 @@ from itertools import pairwise
 
 from torch import nn
 
-from tuneparts.models.config import DigitsCnn, Mlp, MnistCnn, image_shape
+from tuneparts.models.config import DigitsCnn, Mlp, MnistCnn
 from tuneparts.models.layers import kaiming_uniform
 
 
 def _mlp(config: Mlp, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
-    """Build the net."""
     activation = {"relu": nn.ReLU, "gelu": nn.GELU}[config.activation]
     layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
     sizes = (math.prod(in_shape), *config.widths)
@@ -28,25 +27,12 @@ def _mlp(config: Mlp, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequent
     return kaiming_uniform(nn.Sequential(layers))
 
 
-def _digits_cnn(config: DigitsCnn, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
-    """Build the net."""
-    return _cnn(config, in_shape, (config.hidden,), num_classes, kernel_size=3)
-
-
-def _mnist_cnn(config: MnistCnn, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
-    """Build the net."""
-    return _cnn(config, in_shape, config.hidden, num_classes, kernel_size=5)
-
-
 def _cnn(
-    config: DigitsCnn | MnistCnn,
-    in_shape: tuple[int, ...],
-    hidden: tuple[int, ...],
-    num_classes: int,
-    *,
-    kernel_size: int,
+    config: DigitsCnn | MnistCnn, in_shape: tuple[int, ...], num_classes: int
 ) -> nn.Sequential:
-    num_in, height, width = image_shape(config, in_shape, least=4)
+    hidden = config.hidden if isinstance(config, MnistCnn) else (config.hidden,)
+    kernel_size = 5 if isinstance(config, MnistCnn) else 3
+    num_in, height, width = in_shape
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for i, (before, after) in enumerate(pairwise((num_in, *config.channels)), start=1):
         layers[f"conv{i}"] = nn.Conv2d(before, after, kernel_size, padding=kernel_size // 2)

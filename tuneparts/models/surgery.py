@@ -16,17 +16,15 @@ from tuneparts.core.errors import ConfigError
 Layer = TypeVar("Layer", bound=nn.Module)
 
 
-def find(net: nn.Module, layer_type: type[Layer], *, exact: bool = False) -> dict[str, Layer]:
+def find(net: nn.Module, layer_type: type[Layer]) -> dict[str, Layer]:
     """Find the layers of a type: name -> layer, in the order of registration.
 
-    Layers inside a layer that matches are left out; so are subclasses, if `exact`. The net itself
-    is found under the name "".
+    Layers inside a layer that matches are left out. The net itself is found under the name "".
     """
     found: dict[str, Layer] = {}
     for name, module in net.named_modules():
-        inside = any(name.startswith(f"{outer}." if outer else "") for outer in found)
-        is_excluded = exact and type(module) is not layer_type
-        if isinstance(module, layer_type) and not is_excluded and not inside:
+        is_inside = any(name.startswith(f"{outer}." if outer else "") for outer in found)
+        if isinstance(module, layer_type) and not is_inside:
             found[name] = module
     return found
 
@@ -37,43 +35,30 @@ def replace(
     make: Callable[[str, Layer], nn.Module],
     *,
     expected: int | None = None,
-    exact: bool = False,
 ) -> list[str]:
     """Replace every layer of a type in place, and return the names of the replaced layers.
 
     A layer registered under several names is replaced once, by one new layer under all of them.
-    The new layers take over the train or eval mode of the old ones. If anything is refused, or
-    `make` raises, the net is unchanged.
-
-    Args:
-        net: is changed.
-        layer_type: what to replace.
-        make: (name, old layer) to new layer.
-        expected: how many layers must match; any positive number if None.
-        exact: leave out subclasses of `layer_type`.
+    The new layers, made from (name, old layer), take over the train or eval mode of the old ones.
+    If anything is refused, such as another number than expected, or `make` raises, the net is
+    unchanged.
 
     Example:
         >>> net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
         >>> replace(net, nn.ReLU, lambda name, layer: nn.GELU(), expected=1)
         ['1']
     """
-    old = find(net, layer_type, exact=exact)
-    kind = layer_type.__name__
+    old, kind = find(net, layer_type), layer_type.__name__
     if "" in old:
         raise ConfigError(
-            f"only layers inside a net can be replaced, but the net itself is a {kind}. "
-            "Wrap it first: nn.Sequential(layer)."
+            f"the net itself is a {kind}, but only layers inside a net can be replaced. Wrap it "
+            "first: nn.Sequential(layer)."
         )
-    if not old:
-        types = sorted({type(module).__name__ for module in net.modules()} - {kind})
+    if not old or (expected is not None and len(old) != expected):
+        types = sorted({type(module).__name__ for module in net.modules()})
         raise ConfigError(
-            f"at least one {kind} must be there to replace, but {type(net).__name__} has none. "
-            f"It is made of: {', '.join(types)}."
-        )
-    if expected is not None and len(old) != expected:
-        raise ConfigError(
-            f"exactly {expected} layers of type {kind} were expected, but {len(old)} were found: "
-            f"{', '.join(old)}. Correct `expected`, or choose the type more narrowly."
+            f"{len(old)} layers of type {kind} were found ({', '.join(old)}), but "
+            f"{expected or 'at least 1'} expected in a net that is made of {', '.join(types)}."
         )
     new = {id(layer): make(name, layer).train(layer.training) for name, layer in old.items()}
     places = [(name, id(m)) for name, m in net.named_modules(remove_duplicate=False)]

@@ -43,7 +43,13 @@ def takeable(net: nn.Module, x: Tensor, lend: Lend, keys: Sequence[str]) -> _Sur
     The net is not changed. `lend` is the way in which the method gives weights to layers, and
     `keys` are the parameters of a layer that it takes over.
     """
-    called = _called(net, x)
+    probed = deepcopy(net)
+    called: dict[str, None] = {}
+    for name, module in probed.named_modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            module.register_forward_pre_hook(lambda _m, _x, name=name: called.setdefault(name))
+    for training in (False, True):
+        outputs(probed, x, training=training)
     owners: dict[int, list[str]] = {}
     for name, module in net.named_modules():
         for key, parameter in module.named_parameters(name, recurse=False):
@@ -72,8 +78,8 @@ def takeable(net: nn.Module, x: Tensor, lend: Lend, keys: Sequence[str]) -> _Sur
         layers = [name for name in layers if name not in left_out]
         if layers and not works(layers):
             raise ConfigError(
-                "layers must be called through the net's own attributes, but other weights in "
-                f"{', '.join(f'`{name}`' for name in layers)} do not change the net as they should."
+                f"other weights in `{'`, `'.join(layers)}` do not change the net as they should: "
+                "layers must be called through the net's own attributes."
             )
     return _Survey(tuple(layers), left_out)
 
@@ -84,8 +90,8 @@ def copied(net: nn.Module) -> nn.Module:
         return deepcopy(net)
     except RuntimeError as error:
         raise ConfigError(
-            f"the net must be copyable by `copy.deepcopy`, but that raised: {error} If it uses "
-            "`torch.nn.utils.weight_norm`, use that of `torch.nn.utils.parametrizations`."
+            f"the net must be copyable by `copy.deepcopy`, but: {error} Use `weight_norm` of "
+            "`torch.nn.utils.parametrizations`, not of `torch.nn.utils`."
         ) from error
 
 
@@ -108,8 +114,7 @@ def outputs(net: nn.Module, x: Tensor, *, training: bool) -> Tensor:
     if not isinstance(logits_BK, Tensor) or logits_BK.ndim != 2 or len(logits_BK) != len(x):
         kind = tuple(logits_BK.shape) if isinstance(logits_BK, Tensor) else type(logits_BK).__name__
         raise ConfigError(
-            f"the net must make logits (B, K) of inputs (B, ...), but {len(x)} inputs gave {kind}. "
-            "Let its forward return the logits alone."
+            f"the net must make logits (B, K), and nothing else, but {len(x)} inputs gave {kind}."
         )
     return logits_BK
 
@@ -120,16 +125,14 @@ def check_logits(net: nn.Module, x: Tensor, num_classes: int, *, are_classes: bo
     if width < num_classes or (width > num_classes and not are_classes):
         what = "classes (labels count from 0)" if are_classes else "labels of each example"
         raise ConfigError(
-            f"the net must have an output for each, but has {width} for {num_classes} {what}. "
-            "Change its last layer, or the labels."
+            f"the net needs an output each, but has {width} for {num_classes} {what}."
         )
 
 
 def is_lent(net: nn.Module, x: Tensor, names: Sequence[str], lend: Lend) -> bool:
-    """Whether a net that is lent other weights computes what a net that owns them does.
+    """Whether a net that is lent these parameters computes what a net that owns them does.
 
-    The net is not changed, but `lend` may change the copy that it gets. `names` are those of the
-    parameters to lend.
+    The net is not changed, but `lend` may change the copy that it gets.
     """
     generator = torch.Generator().manual_seed(0)
     owner = deepcopy(net)
@@ -167,18 +170,6 @@ def draws_globally(net: nn.Module, x: Tensor) -> bool:
         before = torch.get_rng_state()
         called(x.cpu())
         return not torch.equal(before, torch.get_rng_state())
-
-
-def _called(net: nn.Module, x: Tensor) -> list[str]:
-    """Names of the Linear and Conv2d layers that a pass calls, first calls first."""
-    net = deepcopy(net)
-    called: dict[str, None] = {}
-    for name, module in net.named_modules():
-        if isinstance(module, nn.Linear | nn.Conv2d):
-            module.register_forward_pre_hook(lambda _m, _x, name=name: called.setdefault(name))
-    for training in (False, True):
-        outputs(net, x, training=training)
-    return list(called)
 
 
 def _reason(

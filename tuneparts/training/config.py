@@ -128,11 +128,11 @@ class OptimiserConfig(Config):
         """A torch optimiser over the net; call `set_lr` before each step."""
         import torch
 
-        from tuneparts.models.layers import norm_names, scalar_names
+        from tuneparts.models.layers import NORMS, SCALARS, names_of
         from tuneparts.training.step import adam
 
-        named, scalars = dict(net.named_parameters()), set(scalar_names(net))
-        norms = set() if decays_norms else set(norm_names(net))
+        named, scalars = dict(net.named_parameters()), set(names_of(net, SCALARS))
+        norms = set() if decays_norms else set(names_of(net, NORMS))
         rules: list[tuple[set[str], dict[str, float]]] = [
             (named.keys() - scalars - norms, {"lr_factor": 1.0}),
             (scalars, {"lr_factor": self.scalar_lr_factor}),

@@ -11,7 +11,7 @@ from tuneparts.core import seeding
 from tuneparts.core.config import parse
 from tuneparts.data.config import DataConfig
 from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.models.config import GivenNet, given_config
+from tuneparts.models.config import GivenNet
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 
@@ -134,7 +134,7 @@ def test_dropout_of_the_net_itself_is_drawn():
 
     fields = {"passes": 4, "interval": 4, "batch_size": 8}
     fields["hypers"] = {"temperature": 1.0, "samples": 1, "eval_samples": 2}
-    config = given_config(PartitionedConfig, fields, net=GivenNet(build))
+    config = parse(PartitionedConfig, {**fields, "net": GivenNet(build)})
     learner = config.build(Context(task=task, seed=0, device=torch.device("cpu")))
     learner.advance()
     drawn = learner.evidence()

@@ -8,10 +8,11 @@ import torch
 from torch import nn
 
 from tuneparts.core import seeding
+from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.partitioned.config import ReleasedConfig
-from tuneparts.models.config import GivenNet, given_config
+from tuneparts.models.config import GivenNet
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 
@@ -23,7 +24,7 @@ def _learner(task, make, config_type=PartitionedConfig, seed=0, **fields):
         with seeding.isolated(0, "net"):
             return make()
 
-    config = given_config(config_type, {**FIELDS, **fields}, net=GivenNet(seeded))
+    config = parse(config_type, {**FIELDS, **fields, "net": GivenNet(seeded)})
     return config.build(Context(task=task, seed=seed, device=torch.device("cpu")))
 
 

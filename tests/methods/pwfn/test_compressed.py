@@ -135,7 +135,7 @@ X, Y = _data()
     [
         (_net(), [(X, Y[:-1])], "one label"),
         (_net(), [(X[:0], Y[:0])], "one label"),
-        (_net(), [(X, Y), (X[:, :5], Y)], "shape of training inputs"),
+        (_net(), [(X, Y), (X[:, :5], Y)], "inputs of all parts have one shape"),
         (_net(), [(X[:, :5], Y)], r"shape \(8, 5\), but its forward raised"),
         (_net(), [(X, Y + 1)], "has 3 for 4 classes"),
         (_net().double(), [(X, Y)], "Float and Double"),

@@ -44,6 +44,7 @@ class MsdNetLearner(MembersLearner):
         task = context.task
         with seeding.isolated(context.seed, "init"):
             net = config.sizes.build(task.in_shape, task.num_outputs)
+        assert isinstance(net, MultiScaleDense)
         self.model = Exits(net, exit_flops(net, task.in_shape)).to(context.device)
         self.laid_out(self.model)
         self.optimiser = self.new_optimiser(self.model)

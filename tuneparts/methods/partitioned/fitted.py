@@ -23,8 +23,7 @@ from torch import Tensor, nn
 from tuneparts.core import schema, seeding
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.data.arrays import plain
-from tuneparts.data.own import Arrays, given_examples, given_inputs, given_task
+from tuneparts.data.own import Arrays, given_examples, given_inputs, given_task, plain
 from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Task
 from tuneparts.hypers import HypersConfig, LilaConfig

@@ -30,7 +30,7 @@ from tuneparts.data.chunks import Chunks
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.methods.partitioned.config import DecayScaling
 from tuneparts.methods.partitioned.subnetwork import Partitioned
-from tuneparts.models.layers import scalar_names
+from tuneparts.models.layers import SCALARS, names_of
 from tuneparts.training.config import OptimiserConfig
 from tuneparts.training.state import Stateful
 
@@ -119,7 +119,7 @@ class PartitionedOptimiser(Stateful, values=("num_steps", "_moments")):
         self._parts = parts
         self._config = config
         self._decay_factors = tuple(decay_factors)
-        self._scalars = frozenset(scalar_names(parts.net))
+        self._scalars = frozenset(names_of(parts.net, SCALARS))
         self.num_steps = dict.fromkeys(range(1, parts.num_partitions + 1), 0)
         """Weight steps of each partition so far."""
         self._moments: dict[int, dict[str, list[Tensor]]] = {k: {} for k in self.num_steps}

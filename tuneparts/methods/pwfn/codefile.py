@@ -22,13 +22,14 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.core import _torchvision, atomic, seeding, settings
+from tuneparts.core.config import parse
 from tuneparts.core.errors import CheckpointError, ConfigError, DataMissingError
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.own import Arrays, given_examples, given_task
 from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Examples, Task, digest
 from tuneparts.methods.pwfn.config import PwfnConfig
-from tuneparts.models.config import GivenNet, given_config
+from tuneparts.models.config import GivenNet
 from tuneparts.models.survey import PROBE, check_logits, copied
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
@@ -303,15 +304,15 @@ def _config(net: nn.Module, fields: Mapping[str, Any]) -> PwfnConfig:
     for name in ("pretrained", "hypers", "train_on", "ensemble", "shares_pretraining"):
         if name in fields:
             raise ConfigError(f"`{name}`: not a setting of `compress`. Leave it out.")
-    given, fields = GivenNet(lambda: net), {"pretrain": 0.0, **fields}
-    config = given_config(PwfnConfig, fields, net=given)
+    fields = {"pretrain": 0.0, **fields, "net": GivenNet(lambda: net)}
+    config = parse(PwfnConfig, fields)
     if config.quantiser.kind in {"uniform", "free"}:
         raise ConfigError(
             f"quantiser `{config.quantiser.kind}`: makes no codebook, and a file holds one. Take "
             "`clusters`, `nearest`, `kmeans` or `wfn`."
         )
     if config.quantiser.uses_sigma and config.finetune.kind == "sgd":
-        config = given_config(PwfnConfig, {"sigma": {"exposure": 1.0}, **fields}, net=given)
+        config = parse(PwfnConfig, {"sigma": {"exposure": 1.0}, **fields})
     return config
 
 

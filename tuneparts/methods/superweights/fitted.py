@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.core import seeding
+from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.own import Arrays, given_examples, given_inputs, given_task
 from tuneparts.data.target import from_anything as target_from
@@ -20,8 +21,8 @@ from tuneparts.data.task import Task
 from tuneparts.methods.superweights.allocation import ShortBudgetError
 from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.methods.superweights.learner import SuperweightsLearner
-from tuneparts.models.config import GivenNet, given_config
-from tuneparts.models.layers import norm_names
+from tuneparts.models.config import GivenNet
+from tuneparts.models.layers import NORMS, names_of
 from tuneparts.models.reweighted import reweighted
 from tuneparts.models.sizes import count_flops, count_parameters
 from tuneparts.models.survey import PROBE, check_logits, copied, outputs, takeable
@@ -43,7 +44,7 @@ def unshared_weights(
         >>> unshared_weights(net, ["2"], ["3"])
         {'0.weight': 40}
     """
-    outside = {*norm_names(net), *(f"{layer}.weight" for layer in (*shared, *heads))}
+    outside = {*names_of(net, NORMS), *(f"{layer}.weight" for layer in (*shared, *heads))}
     found: dict[int, tuple[str, int]] = {}
     for layer, module in net.named_modules():  # a layer under two names comes once
         for key, p in module.named_parameters(layer, recurse=False):
@@ -199,11 +200,8 @@ def fit(
         if is_positive and budget <= total:
             raise ConfigError(_with_unshared("Templates have no room.", budget, unshared))
         allocation["budget"] = budget - total if is_positive else budget
-    config = given_config(
-        SuperweightsConfig,
-        {**fields, "allocation": allocation},
-        members=tuple(GivenNet(partial(deepcopy, net)) for net in own),
-    )
+    given = tuple(GivenNet(partial(deepcopy, net)) for net in own)
+    config = parse(SuperweightsConfig, {**fields, "allocation": allocation, "members": given})
     at = torch.device(device or home)
     threads = threads_for(own, task.in_shape, config.batch_size, at)
     with threads, seeding.isolated(seed, "given nets"):
