@@ -1,12 +1,14 @@
 """What methods that train on one labelled data set share, and those that train one net."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from tuneparts.core import seeding
 from tuneparts.data.batches import Batches
 from tuneparts.data.device_examples import DeviceExamples, kept_on_device
-from tuneparts.data.target import Target
+from tuneparts.data.target import Reduction
 from tuneparts.data.task import Examples
 from tuneparts.hypers.hypers import Hypers
 from tuneparts.models.survey import draws_globally
@@ -15,7 +17,7 @@ from tuneparts.training.learner import Context
 from tuneparts.training.loop import LoopLearner, Step, UnderHypers
 from tuneparts.training.scores import EVAL_BATCH, evaluate
 from tuneparts.training.state import Stateful
-from tuneparts.training.step import gradient_step, loss_on, set_lr
+from tuneparts.training.step import Batch, gradient_step, loss_on, set_lr
 
 
 class DataLearner(LoopLearner):
@@ -79,6 +81,26 @@ class SupervisedLearner(DataLearner, parts=("hypers",)):
         """Outputs (B, K) as used for scores; methods with other forward views override it."""
         return self.hypers.predict(self.net, x, generator=generator, training=False)
 
+    def batch_loss(
+        self,
+        batch: Batch,
+        generator: torch.Generator,
+        *,
+        net: Callable[[Tensor], Tensor] | None = None,
+        reduction: Reduction = "mean",
+        held_out: bool = False,
+    ) -> Tensor:
+        """The training loss of the net, or of another, under the hypers: see `loss_on`."""
+        return loss_on(
+            batch,
+            net=self.net if net is None else net,
+            hypers=self.hypers,
+            target=self.target,
+            generator=generator,
+            reduction=reduction,
+            held_out=held_out,
+        )
+
     def trained_net(self) -> nn.Module:
         """The net that `predict` predicts with, as an ordinary module.
 
@@ -126,40 +148,25 @@ class Release(Stateful, parts=("optimiser", "batches", "augmentation")):
 
     # Its net and hypers belong to the learner, which saves them.
 
-    def __init__(
-        self,
-        net: nn.Module,
-        hypers: Hypers,
-        examples: DeviceExamples,
-        *,
-        target: Target,
-        optimiser: OptimiserConfig,
-        batch_size: int,
-        seed: int,
-        augmentation: torch.Generator,
-    ) -> None:
-        self._net = net
-        self._hypers = hypers
-        self.examples = examples
-        self._target = target
-        self.config = optimiser
-        self.optimiser = optimiser.build(net)
+    def __init__(self, learner: SupervisedLearner, optimiser: OptimiserConfig | None) -> None:
+        self._hypers, self._net, self._loss = learner.hypers, learner.net, learner.batch_loss
+        self.examples = learner.train_data
+        self.config = optimiser or learner.config.optimiser
+        self.optimiser = self.config.build(learner.net)
         self.batches = Batches(
-            len(examples), batch_size, seed=seed, stream=("release", "batches"), replacement=False
+            len(self.examples),
+            learner.config.batch_size,
+            seed=learner.context.seed,
+            stream=("release", "batches"),
+            replacement=False,
         )
-        self.augmentation = augmentation
+        self.augmentation = learner.generator("augment release")
 
     def step(self, progress: float) -> Step:
         """One update, one pass."""
         set_lr(self.optimiser, self.config.lr_at(progress))
         batch = self.examples.take(self.batches.next(), of=self.batches)
         with self._hypers.detached():
-            loss = loss_on(
-                batch,
-                net=self._net,
-                hypers=self._hypers,
-                target=self._target,
-                generator=self.augmentation,
-            )
+            loss = self._loss(batch, self.augmentation)
         gradient_step(self._hypers.penalised(loss, self._net.parameters()), self.optimiser)
         return Step(passes=1, losses={"train/loss": loss.detach()})

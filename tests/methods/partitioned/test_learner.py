@@ -374,10 +374,11 @@ def test_the_state_with_the_largest_evidence_is_kept(stripes, best):
     states, rows = [], []
     for _ in range(5):
         plain.advance()
-        states.append(copy.deepcopy(plain._model_state()))
+        states.append(copy.deepcopy([plain.parts.state_dict(), plain.hypers.state_dict()]))
         rows.append(selecting.advance())
     assert [row["lml/total"] for row in rows] == [*totals[:-1], -1.0]
-    assert _same(selecting._model_state(), states[best])
+    assert _same(selecting.parts.state_dict(), states[best][0])
+    assert _same(selecting.hypers.state_dict(), states[best][1])
     assert (rows[-1]["hyper/rotation"] == plain.hypers.values()["hyper/rotation"]) is (best == 4)
 
 

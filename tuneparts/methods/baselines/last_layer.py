@@ -35,7 +35,7 @@ from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.batches import Batches
 from tuneparts.methods.baselines.config import LastLayerConfig
-from tuneparts.methods.baselines.standard import JointLearner
+from tuneparts.methods.baselines.standard import OneNetLearner
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
 from tuneparts.training.scores import EVAL_BATCH
@@ -132,16 +132,8 @@ def bound(found: Averages, y_NK: Tensor, noise: float) -> Tensor:
 
 
 class LastLayerLearner(
-    JointLearner,
-    parts=(
-        "net",
-        "optimiser",
-        "_hyper_optimiser",
-        "_batches",
-        "_hyper_batches",
-        "_augmentation",
-        "_hyper_augmentation",
-    ),
+    OneNetLearner,
+    parts=("_hyper_optimiser", "_hyper_batches", "_hyper_augmentation"),
     values=("_second", "_cross", "_since"),
 ):
     """Weight steps, and hyper steps by the bound of the process."""
@@ -152,9 +144,7 @@ class LastLayerLearner(
         super().__init__(config, context)
         self._head = last_linear(self.net)
         if self.hypers.dropout is not None:
-            raise ConfigError(
-                "the net has dropout rates: the process sees features without. Set them to 0."
-            )
+            raise ConfigError("the net has dropout rates, but features have none. Set them to 0.")
         psi = self.hypers.learnable()
         self._hyper_optimiser = adam(psi, lr=config.hyper_lr) if psi else None
         num, size, seed = len(self.train_data), config.batch_size, context.seed
@@ -174,15 +164,15 @@ class LastLayerLearner(
         has_passes_left = self.passes + config.hyper_passes <= config.passes
         if is_due and has_passes_left and self._hyper_optimiser is not None:
             self._since = 0
-            loss = self.hyper_step()
-            return Step(passes=config.hyper_passes, losses={"train/hyper_loss": loss})
+            losses = {"train/hyper_loss": self.hyper_step()}
+            return Step(passes=config.hyper_passes, losses=losses)
         self._since += 1
         return Step(passes=1, losses={"train/loss": self.weight_step()})
 
     def weight_step(self) -> Tensor:
         """Move the weights by one batch under the present hypers."""
         with self.hypers.detached():
-            loss = self._next_loss()
+            loss = self.next_loss()
         gradient_step(loss, self.optimiser)
         return loss.detach()
 
@@ -216,17 +206,12 @@ class LastLayerLearner(
             found.append(induced.averages(self._features(x, generator)))
             targets.append(self._targets(y_B))
         self.net.train(was_training)
-        rest = (one.prior_variance for one in found[1:])
-        prior_variance = sum(rest, start=found[0].prior_variance)
+        prior_variance = sum((one.prior_variance for one in found[1:]), found[0].prior_variance)
         total = Averages(torch.cat([one.psi_BM for one in found]), prior_variance)
         return float(bound(total, torch.cat(targets), self.config.noise))
 
     def evaluate(self) -> dict[str, float]:
-        metrics = super().evaluate()
-        if self.finished:
-            total = self.evidence()
-            metrics |= {"lml/total": total, "lml/per_example": total / len(self.train_data)}
-        return metrics
+        return super().evaluate() | (self.lml(self.evidence()) if self.finished else {})
 
     def _features(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Features (B, S, D) of augmented inputs."""
@@ -271,8 +256,5 @@ def last_linear(net: nn.Module) -> nn.Linear:
     """The last linear layer of a net, whose inputs are the features; refuses a net without."""
     found = [module for module in net.modules() if isinstance(module, nn.Linear)]
     if not found:
-        raise ConfigError(
-            "the process uses the inputs of the last linear layer, but the net has none. Use one "
-            "that ends in one."
-        )
+        raise ConfigError("the features are the inputs of a linear layer, but the net has none.")
     return found[-1]

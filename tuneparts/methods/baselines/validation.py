@@ -25,7 +25,7 @@ from tuneparts.methods.baselines.config import LINKED_PASSES, ValidationConfig
 from tuneparts.training import passes
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
-from tuneparts.training.step import adam, gradient_step, loss_on, set_lr, step_rates
+from tuneparts.training.step import adam, gradient_step, set_lr, step_rates
 from tuneparts.training.supervised import Release, SupervisedLearner
 
 
@@ -89,23 +89,20 @@ class ValidationLearner(
         if self.config.through_step:
             return self._linked_steps()
         losses = {"train/loss": self.weight_step()}
-        has_pass_left = self.passes + 1 < self.searched_passes
-        if self._is_due(cost=1) and has_pass_left:
+        if self._is_due(cost=1):
             losses["train/hyper_loss"] = self.hyper_step()
         return Step(passes=len(losses), losses=losses)
 
     def _is_due(self, *, cost: int) -> bool:
-        """Whether the present weight step is the last of its cycle, so that a hyper step follows.
-
-        The hyper step adds its cost in passes to that of the weight steps.
-        """
-        every = self.config.hyper_every
-        return self._hyper_optimiser is not None and self.passes % (every + cost) == every - 1
+        """Whether the present weight step ends its cycle, and a hyper step of this cost is left."""
+        every, end = self.config.hyper_every, self.passes + 1 + cost
+        is_last = self.passes % (every + cost) == every - 1
+        return self._hyper_optimiser is not None and is_last and end <= self.searched_passes
 
     def weight_step(self) -> Tensor:
         """Move the weights by a batch of the first part."""
         with self.hypers.detached():
-            loss = self._training_loss(self.net)
+            loss = self._training_loss()
         gradient_step(self.hypers.penalised(loss, self.net.parameters()), self.optimiser)
         return loss.detach()
 
@@ -116,35 +113,23 @@ class ValidationLearner(
         gradient_step(loss, self._hyper_optimiser)
         return loss.detach()
 
-    def _training_loss(self, net: Callable[[Tensor], Tensor]) -> Tensor:
+    def _training_loss(self, net: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """The loss of the next batch; the optimiser gets the schedule's rate for a step by it."""
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
-        return loss_on(
-            self.train_data.take(self._sources[0][self._weight_batches.next()]),
-            net=net,
-            hypers=self.hypers,
-            target=self.target,
-            generator=self._weight_augmentation,
-        )
+        batch = self.train_data.take(self._sources[0][self._weight_batches.next()])
+        return self.batch_loss(batch, self._weight_augmentation, net=net)
 
     def _held_out_loss(self) -> Tensor:
         """The loss of the next batch of the held-out part."""
         self.net.eval()  # so that the norms neither see nor remember it
-        loss = loss_on(
-            self.train_data.take(self._sources[1][self._hyper_batches.next()]),
-            net=self.net,
-            hypers=self.hypers,
-            target=self.target,
-            generator=self._hyper_augmentation,
-            held_out=True,
-        )
+        batch = self.train_data.take(self._sources[1][self._hyper_batches.next()])
+        loss = self.batch_loss(batch, self._hyper_augmentation, held_out=True)
         self.net.train()
         return loss
 
     def _linked_steps(self) -> Step:
         """A weight step, and a hyper step by the gradient through it where passes are left."""
-        has_passes_left = self.passes + LINKED_PASSES <= self.searched_passes
-        if not (self._is_due(cost=LINKED_PASSES - 1) and has_passes_left):
+        if not self._is_due(cost=LINKED_PASSES - 1):
             return Step(passes=1, losses={"train/loss": self.weight_step()})
         loss, gradients = self._differentiable_gradients()
         for weight, gradient in zip(self._weights().values(), gradients, strict=True):
@@ -191,18 +176,8 @@ class ValidationLearner(
         return {name: p for name, p in self.net.named_parameters() if p.requires_grad}
 
     def _release(self) -> Release:
-        config = self.config
-        assert config.finetune is not None
-        return Release(
-            self.net,
-            self.hypers,
-            self.train_data,
-            target=self.target,
-            optimiser=config.finetune.optimiser or config.optimiser,
-            batch_size=config.batch_size,
-            seed=self.context.seed,
-            augmentation=self.generator("augment release"),
-        )
+        assert self.config.finetune is not None
+        return Release(self, self.config.finetune.optimiser)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._finetuning = None if state["finetuning"] is None else self._release()

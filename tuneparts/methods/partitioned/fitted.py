@@ -201,7 +201,7 @@ def fit(
         learner: PartitionedLearner = config.build(context)  # type: ignore[assignment]
         history = run_through(learner, what=form, passes=config.passes, report=report)
         found = _values(learner.hypers)
-        learner.finish()
+        learner.merged()
         if start is not None:
             again = _ordinary(config, start, found)
             settings["retrained"] = _used(again)

@@ -56,6 +56,10 @@ class View:
     leaves: list[Tensor]
     """What a weight step differentiates by: one per share of partition `level`, in order."""
 
+    def grads(self) -> dict[int, list[Tensor | None]]:
+        """The gradients of the leaves, by partition, as its optimiser takes them."""
+        return {self.level: [leaf.grad for leaf in self.leaves]}
+
 
 class Partitioned(nn.Module):
     """A net whose weights are dealt out to C partitions.
