@@ -4,11 +4,11 @@ The scalars stand in for normalisation in FixUp nets (Zhang et al. 2019). They a
 bare parameters, so that they can be found and replaced by type.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 Net = TypeVar("Net", bound=nn.Module)
 
@@ -22,7 +22,7 @@ class Bias(nn.Module):
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(1))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Any shape in, the same out."""
         return x + self.bias
 
@@ -34,9 +34,24 @@ class ScalarMultiplier(nn.Module):
         super().__init__()
         self.scale = nn.Parameter(torch.ones(1))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Any shape in, the same out."""
         return x * self.scale
+
+
+def scaled_by_row(layer: nn.Module, x: Tensor, values: Mapping[str, Tensor]) -> Tensor:
+    """The output of a norm or scalar layer whose parameters (N, ...) differ between the N rows."""
+    if isinstance(layer, nn.GroupNorm):
+        x = nn.functional.group_norm(x, layer.num_groups, eps=layer.eps)
+    elif isinstance(layer, nn.LayerNorm):
+        x = nn.functional.layer_norm(x, layer.normalized_shape, eps=layer.eps)
+    for kind, rows in values.items():
+        gap = [1] * (x.dim() - rows.dim())
+        # They meet the channels of (N, C, ...), or the end of (N, ..., D).
+        at_end = isinstance(layer, nn.LayerNorm)
+        shape = (len(rows), *gap, *rows.shape[1:]) if at_end else (*rows.shape, *gap)
+        x = x + rows.view(shape) if kind == "bias" else x * rows.view(shape)
+    return x
 
 
 def scalar_names(net: nn.Module) -> list[str]:
@@ -70,7 +85,7 @@ class PaddedShortcut(nn.Module):
         self.stride = stride
         self.num_new = num_new
 
-    def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
+    def forward(self, x_BCHW: Tensor) -> Tensor:
         """(B, C, H, W) to (B, C + num_new, ceil(H / stride), ceil(W / stride))."""
         strided = x_BCHW[..., :: self.stride, :: self.stride]
         return nn.functional.pad(strided, (0, 0, 0, 0, 0, self.num_new))
@@ -97,7 +112,7 @@ def kaiming_normal(net: Net, fan: Literal["fan_in", "fan_out"]) -> Net:
     return net
 
 
-def _weights(net: nn.Module) -> Iterator[torch.Tensor]:
+def _weights(net: nn.Module) -> Iterator[Tensor]:
     """Weights of linear and convolution layers, whose biases become zero."""
     for layer in net.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):

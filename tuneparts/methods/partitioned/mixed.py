@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.partitioned.assign import Role
 from tuneparts.methods.partitioned.subnetwork import Partitioned
-from tuneparts.models.layers import Bias, ScalarMultiplier
+from tuneparts.models.layers import Bias, ScalarMultiplier, scaled_by_row
 from tuneparts.models.reweighted import reweighted
 from tuneparts.training.step import gradients
 
@@ -134,7 +134,7 @@ class MixedBatch:
             ]
             for kind, row in rows.items()
         }
-        return partial(_affine_layer, layer, per_example)
+        return partial(scaled_by_row, layer, values=per_example)
 
     def _map_of(self, name: str, layer: Any) -> "_Map":
         """The layer between masked units. It may be held in part: what is held has no order."""
@@ -276,25 +276,6 @@ def _masked_layer(layer: _Map, weight: Tensor, bias: Tensor | None, x: Tensor) -
     with torch.autocast(x.device.type, enabled=False):
         out: Tensor = _Masked.apply(x, weight, bias, layer)  # type: ignore[no-untyped-call]
     return out
-
-
-def _affine_layer(layer: nn.Module, per_example: dict[str, Tensor], x: Tensor) -> Tensor:
-    """A norm or scalar layer whose scale and shift differ between examples."""
-    if isinstance(layer, nn.GroupNorm):
-        x = nn.functional.group_norm(x, layer.num_groups, None, None, layer.eps)
-    elif isinstance(layer, nn.LayerNorm):
-        x = nn.functional.layer_norm(x, layer.normalized_shape, None, None, layer.eps)
-
-    def fitted(values: Tensor) -> Tensor:
-        """(N, ...) so that it meets the channels of (N, C, ...), or the end of (N, ..., D)."""
-        gap = [1] * (x.dim() - values.dim())
-        if isinstance(layer, nn.LayerNorm):
-            return values.view(len(values), *gap, *values.shape[1:])
-        return values.view(*values.shape, *gap)
-
-    for kind, values in per_example.items():
-        x = x + fitted(values) if kind == "bias" else x * fitted(values)
-    return x
 
 
 def _of_level(rows_C: Tensor, *, is_product: bool) -> Tensor:
