@@ -114,7 +114,7 @@ def _check_levels(parts: Partitioned, x: Tensor) -> None:
 @torch.no_grad()
 def _check_outputs(parts: Partitioned, levels_N: Tensor, x: Tensor) -> None:
     parts.net.eval()
-    outputs_NK = MixedBatch(parts, levels_N, trainable=False).run(x.clone())
+    outputs_NK = MixedBatch(parts, levels_N, trainable=False)(x.clone())
     for level in parts.filled:
         rows_N = levels_N == level
         alone = parts.run(parts.view(level), x[rows_N])
@@ -131,7 +131,7 @@ def _check_gradients(parts: Partitioned, levels_N: Tensor, x: Tensor) -> None:
     leaves = dict(batch.named_leaves)
     if x.is_floating_point():
         leaves[_INPUTS] = x = x.clone().requires_grad_()
-    outputs_NK = batch.run(x.clone())
+    outputs_NK = batch(x.clone())
     seen = torch.randn(outputs_NK.shape, generator=torch.Generator().manual_seed(0))
     products_NK = outputs_NK * seen.to(outputs_NK)
     for level in parts.filled:

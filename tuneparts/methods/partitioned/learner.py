@@ -244,7 +244,7 @@ class PartitionedLearner(
 
     def scored_subnetwork(self, level: int) -> Callable[[Tensor], Tensor]:
         """Subnetwork `level`, its norms with statistics of the chunks that it was trained on."""
-        if not (self.parts.has_statistics and level):
+        if not (self.parts.normed and level):
             return self.subnetwork(level)
         if level not in self._calibrated:
             calibrate = partial(self._calibrate, level)

@@ -22,7 +22,6 @@ from tuneparts.methods.partitioned.assign import Role
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.models.layers import Bias, ScalarMultiplier, scaled_by_row
 from tuneparts.models.reweighted import reweighted
-from tuneparts.training.step import gradients
 
 _Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 _Order = tuple[Tensor, tuple[int, ...]]
@@ -52,65 +51,49 @@ class MixedBatch:
             raise ConfigError("the rows of a mixed batch must ascend in level. Sort them first.")
         self._parts = parts
         self._levels_N = levels_N
-        self._trainable = trainable
         ends = counts.cumsum(0)
         self._rows_of = {
             level: slice(end - count, end)
             for level, count, end in zip(*(t.tolist() for t in (levels, counts, ends)), strict=True)
         }
-        self._leaves = {
-            name: parts.net.get_parameter(name).detach().requires_grad_(trainable)
-            for name, role in parts.roles.items()
-            if role is Role.ENTRIES
-        }
-        self._rows = {
-            name: parts.parts_of(name).detach().requires_grad_(trainable)
-            for name, role in parts.roles.items()
-            if role in {Role.PRODUCT, Role.SUM}
-        }
-
-    def run(self, x: Tensor) -> Any:
-        """The net's own forward on inputs (N, ...)."""
-        held: dict[str, Tensor] = {}
-        for name, role in self._parts.roles.items():
+        self._tensors: dict[str, Tensor] = {}
+        """What stands in for the net's own parameters, unless these differ between rows."""
+        self.named_leaves: dict[str, Tensor] = {}
+        """What a loss of the outputs is differentiated by; norms have a row for each partition."""
+        for name, role in parts.roles.items():
+            parameter = parts.net.get_parameter(name)
             if role is Role.HELD:
-                parameter = self._parts.net.get_parameter(name)
-                held[name] = parameter.detach() if self._trainable else parameter
-        net = reweighted(self._parts.net, {**held, **self._leaves})
+                self._tensors[name] = parameter.detach() if trainable else parameter
+            elif role is Role.ENTRIES:
+                self._tensors[name] = parameter.detach().requires_grad_(trainable)
+                self.named_leaves[name] = self._tensors[name]
+            else:
+                self.named_leaves[name] = parts.parts_of(name).detach().requires_grad_(trainable)
+
+    def __call__(self, x: Tensor) -> Any:
+        """The net's own forward on inputs (N, ...)."""
+        net = reweighted(self._parts.net, self._tensors)
         for name, layer in net.named_modules():
             forward = self._forward_of(name, layer)
             if forward is not None:
                 layer.forward = forward  # of this copy alone
         return net(x)
 
-    __call__ = run
-
     @property
     def leaves(self) -> list[Tensor]:
-        """What a loss of the outputs is differentiated by."""
+        """The named leaves as a list."""
         return list(self.named_leaves.values())
-
-    @property
-    def named_leaves(self) -> dict[str, Tensor]:
-        """The same by the names of the net's parameters; norms have a row for each partition."""
-        return {**self._leaves, **self._rows}
-
-    def gradients(self, loss: Tensor) -> dict[int, list[Tensor | None]]:
-        """Differentiate a loss; returns what `grads` does."""
-        gradients(loss, self.leaves)
-        return self.grads()
 
     def grads(self) -> dict[int, list[Tensor | None]]:
         """By partition of the batch, one gradient per share, as its optimiser takes them."""
 
         def of(name: str, level: int) -> Tensor | None:
-            if name in self._leaves:
-                return self._leaves[name].grad
-            grad = self._rows[name].grad
-            return None if grad is None else grad[level - 1]
+            grad = self.named_leaves[name].grad
+            if grad is None or self._parts.roles[name] is Role.ENTRIES:
+                return grad
+            return grad[level - 1]
 
-        shares = {k: self._parts.shares(k) for k in self._rows_of}
-        return {k: [of(share.name, k) for share in shares[k]] for k in shares}
+        return {k: [of(share.name, k) for share in self._parts.shares(k)] for k in self._rows_of}
 
     def _forward_of(self, name: str, layer: nn.Module) -> Callable[[Tensor], Tensor] | None:
         """A forward of the layer that knows the levels; None where the layer is not partitioned."""
@@ -127,19 +110,18 @@ class MixedBatch:
             return partial(_masked_layer, self._map_of(name, layer), layer.weight, layer.bias)
         if not isinstance(layer, nn.GroupNorm | nn.LayerNorm | Bias | ScalarMultiplier):
             self._refuse(name, layer, "its affine parameters cannot differ between examples")
-        rows = {n.rpartition(".")[2]: self._rows[n] for n in own if n in self._rows}
-        per_example = {
-            kind: _of_level(row, is_product=self._parts.roles[f"{name}.{kind}"] is Role.PRODUCT)[
-                self._levels_N - 1
-            ]
-            for kind, row in rows.items()
-        }
+        per_example = {}
+        for full in own:
+            if self._parts.roles[full] in {Role.PRODUCT, Role.SUM}:
+                is_product = self._parts.roles[full] is Role.PRODUCT
+                rows_C = _of_level(self.named_leaves[full], is_product=is_product)
+                per_example[full.rpartition(".")[2]] = rows_C[self._levels_N - 1]
         return partial(scaled_by_row, layer, values=per_example)
 
     def _map_of(self, name: str, layer: Any) -> "_Map":
         """The layer between masked units. It may be held in part: what is held has no order."""
-        assert self._parts.wiring is not None
-        units = self._parts.wiring.layers[name]
+        assert self._parts.units is not None
+        units = self._parts.units[name]
 
         def active(labels: Tensor) -> Tensor | None:
             """1 where a row's subnetwork has a unit, else 0: (N, units); None where all have all.

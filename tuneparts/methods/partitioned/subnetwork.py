@@ -17,7 +17,15 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.partitioned.assign import Role, Wiring, order_of, random_labels, roles_of
+from tuneparts.methods.partitioned.assign import (
+    Role,
+    Units,
+    labels_by_units,
+    order_of,
+    probed_units,
+    random_labels,
+    roles_of,
+)
 from tuneparts.methods.partitioned.config import Defaults, Scheme, checked_proportions
 from tuneparts.models.reweighted import reweighted, tied_names
 
@@ -97,7 +105,8 @@ class Partitioned(nn.Module):
         self.proportions = checked_proportions(proportions)
         self.num_partitions = len(self.proportions)
         self.roles = roles_of(net, num_held=num_held)
-        self.wiring: Wiring | None = None
+        self.units: dict[str, Units] | None = None
+        """Of the node scheme: those around every linear and convolutional layer, by its name."""
         self._defaults = defaults
         self._rebuild = rebuild if defaults == "initial" else None
         self._tied = tied_names(net)
@@ -109,9 +118,7 @@ class Partitioned(nn.Module):
                     f"defaults={defaults!r}: a masked unit contributes nothing, so the node scheme "
                     "has zero defaults. Use them, or the random scheme."
                 )
-            self.wiring = Wiring.probe(
-                net, self.roles, self.proportions, example=example, seed=seed
-            )
+            self.units = probed_units(net, self.roles, self.proportions, example=example, seed=seed)
         # A plain dict, since finding a parameter by its dotted name at each step takes long.
         self._own = {name: p for name, p in net.named_parameters() if name in self.roles}
         for name, role in self.roles.items():
@@ -123,7 +130,7 @@ class Partitioned(nn.Module):
                 neutral = torch.ones_like(own) if role is Role.PRODUCT else torch.zeros_like(own)
                 rows = torch.stack([own, *[neutral] * (self.num_partitions - 1)])
                 self.register_parameter(_key("parts", name), nn.Parameter(rows))
-        self._normed = [
+        self.normed = [
             layer
             for layer, module in net.named_modules()
             if isinstance(module, _NormBase) and module.running_mean is not None
@@ -134,9 +141,8 @@ class Partitioned(nn.Module):
             layer, _, statistic = key.rpartition(".")
             self.register_buffer(_key(statistic, layer), rows)
         self._index()
-        seen = self.wiring.layers if self.wiring is not None else {}
         alone = (n for n, role in self.roles.items() if role is Role.ENTRIES)
-        unseen = [n for n in alone if n.rpartition(".")[0] not in seen]
+        unseen = [n for n in alone if n.rpartition(".")[0] not in (self.units or {})]
         self.unmixable = next(iter([*self._tied, *unseen]), None)
         """A weight that is not of one layer alone, whose gradients no layer can take apart."""
         for k in self.filled:
@@ -153,8 +159,8 @@ class Partitioned(nn.Module):
 
     def held(self) -> list[nn.Parameter]:
         """Parameters of no partition that still require gradients."""
-        held = [p for n, p in self.net.named_parameters() if self.roles[n] is Role.HELD]
-        return [p for p in held if p.requires_grad]
+        named = self.net.named_parameters()
+        return [p for n, p in named if self.roles[n] is Role.HELD and p.requires_grad]
 
     def map_of(self, name: str) -> Tensor:
         """The partition of each entry of a weight, uint8, in the weight's shape."""
@@ -222,7 +228,7 @@ class Partitioned(nn.Module):
 
     def _statistics(self) -> list[str]:
         """The names of the norms' running statistics."""
-        return [f"{name}.{statistic}" for name in self._normed for statistic in _STATISTICS]
+        return [f"{name}.{statistic}" for name in self.normed for statistic in _STATISTICS]
 
     def run(self, view: View, x: Tensor, *, learns_statistics: bool = False) -> Any:
         """The net's own forward with a view's tensors in place of its own.
@@ -232,14 +238,9 @@ class Partitioned(nn.Module):
         """
         net = reweighted(self.net, view.tensors)
         if not learns_statistics:
-            for name in self._normed:
+            for name in self.normed:
                 net.get_submodule(name).training = False
         return net(x)
-
-    @property
-    def has_statistics(self) -> bool:
-        """Whether norms keep running statistics, a set for each subnetwork."""
-        return bool(self._normed)
 
     @torch.no_grad()
     def recalibrated(self, view: View, predict: Callable[[Callable[[Tensor], Any]], None]) -> View:
@@ -252,7 +253,7 @@ class Partitioned(nn.Module):
         tensors = dict(view.tensors)
         tensors |= {key: torch.zeros_like(tensors[key]) for key in self._statistics()}
         net = reweighted(self.net, tensors).eval()
-        for name in self._normed:
+        for name in self.normed:
             norm = net.get_submodule(name)
             assert isinstance(norm, _NormBase)
             norm.training = True
@@ -284,11 +285,11 @@ class Partitioned(nn.Module):
     def _deal_out(self, name: str, seed: int) -> None:
         parameter = self._own[name]
         parameter.data = parameter.data.contiguous()
-        if self.wiring is not None:
+        if self.units is not None:
             # A tied weight joins units at each of its places; the latest of them owns it.
-            labels = self.wiring.labels_of(name, parameter.shape)
-            for other in self._tied.get(name, ()):
-                labels = torch.maximum(labels, self.wiring.labels_of(other, parameter.shape))
+            names = (name, *self._tied.get(name, ()))
+            found = [labels_by_units(self.units, one, parameter.shape) for one in names]
+            labels = torch.stack(found).amax(0)
         else:
             generator = seeding.torch_generator(seed, "assign", name)
             labels = random_labels(parameter.numel(), self.proportions, generator=generator)
