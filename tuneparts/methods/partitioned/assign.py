@@ -132,62 +132,55 @@ class Units:
     groups: int
     """Of a convolution: input and output units are connected within a group only."""
 
+    def labels_of(self, kind: str, shape: torch.Size) -> Tensor:
+        """Partition of each entry of the layer's `weight` or `bias`, uint8, in its shape."""
+        if kind == "bias":
+            return self.out_labels.clone()
+        ends = self.in_labels.chunk(self.groups), self.out_labels.chunk(self.groups)
+        labels_OI = torch.cat([nested_labels(*pair) for pair in zip(*ends, strict=True)])
+        spatial = [1] * (len(shape) - 2)
+        return labels_OI.view(*labels_OI.shape, *spatial).expand(shape).contiguous()
 
-def labels_by_units(units: Mapping[str, Units], name: str, shape: torch.Size) -> Tensor:
-    """Partition of each entry of a weight or bias, uint8, in its shape.
+    @classmethod
+    def probed(
+        cls,
+        net: nn.Module,
+        roles: Mapping[str, Role],
+        proportions: Sequence[float],
+        *,
+        example: Tensor,
+        seed: int,
+    ) -> dict[str, "Units"]:
+        """Label the hidden units of a net and see what they feed, by inputs like the example.
 
-    What no pass through a layer of its own uses belongs to partition 1: its units are unknown.
-    """
-    layer, _, kind = name.rpartition(".")
-    if layer not in units:
-        return torch.ones(shape, dtype=torch.uint8)
-    own = units[layer]
-    if kind == "bias":
-        return own.out_labels.clone()
-    ends = own.in_labels.chunk(own.groups), own.out_labels.chunk(own.groups)
-    labels_OI = torch.cat([nested_labels(*pair) for pair in zip(*ends, strict=True)])
-    spatial = [1] * (len(shape) - 2)
-    return labels_OI.view(*labels_OI.shape, *spatial).expand(shape).contiguous()
-
-
-def probed_units(
-    net: nn.Module,
-    roles: Mapping[str, Role],
-    proportions: Sequence[float],
-    *,
-    example: Tensor,
-    seed: int,
-) -> dict[str, Units]:
-    """Label the hidden units of a net and see what they feed, by inputs of the example's shape.
-
-    Inputs and outputs of the net and the units of held layers belong to partition 1. Layers of the
-    same width share their labels, so that residual sums add like to like.
-    """
-    weighted, held = _weighted_layers(net, roles)
-    probe = _Probe(net, weighted, example, seed)
-    called = probe.run(level=1, with_biases=False)  # nothing is masked without labels
-    outputs = probe.output_layers(list(called))
-    for name in called:
-        width = weighted[name].weight.shape[0]
-        labels_O = torch.ones(width, dtype=torch.uint8)
-        if name not in outputs and name not in held:
-            generator = seeding.torch_generator(seed, "assign", "units", width)
-            labels_O = random_labels(width, proportions, generator=generator)
-        probe.out_labels[name] = labels_O
-    levels = range(1, len(proportions) + 1)
-    quiet = [probe.run(level=level, with_biases=False) for level in levels]
-    loud = [probe.run(level=level, with_biases=True) for level in levels]
-    has_norms = any(isinstance(module, _NORMS) for module in net.modules())
-    found = {}
-    for name, labels_O in probe.out_labels.items():
-        active_SI = torch.stack([seen[name] for seen in quiet])
-        first_I = active_SI.to(torch.uint8).argmax(0).to(torch.uint8) + 1
-        beyond_SI = first_I > torch.tensor(levels)[:, None]
-        # A norm may silence a unit by chance, so nothing behind one counts as silent.
-        leaks = (torch.stack([seen[name] for seen in loud]) & beyond_SI).any()
-        groups = getattr(weighted[name], "groups", 1)
-        found[name] = Units(first_I, labels_O, not has_norms and not bool(leaks), groups)
-    return found
+        Inputs and outputs of the net and the units of held layers belong to partition 1. Layers of
+        the same width share their labels, so that residual sums add like to like.
+        """
+        weighted, held = _weighted_layers(net, roles)
+        probe = _Probe(net, weighted, example, seed)
+        called = probe.run(level=1, with_biases=False)  # nothing is masked without labels
+        outputs = probe.output_layers(list(called))
+        for name in called:
+            width = weighted[name].weight.shape[0]
+            labels_O = torch.ones(width, dtype=torch.uint8)
+            if name not in outputs and name not in held:
+                generator = seeding.torch_generator(seed, "assign", "units", width)
+                labels_O = random_labels(width, proportions, generator=generator)
+            probe.out_labels[name] = labels_O
+        levels = range(1, len(proportions) + 1)
+        quiet = [probe.run(level=level, with_biases=False) for level in levels]
+        loud = [probe.run(level=level, with_biases=True) for level in levels]
+        has_norms = any(isinstance(module, _NORMS) for module in net.modules())
+        found = {}
+        for name, labels_O in probe.out_labels.items():
+            active_SI = torch.stack([seen[name] for seen in quiet])
+            first_I = active_SI.to(torch.uint8).argmax(0).to(torch.uint8) + 1
+            beyond_SI = first_I > torch.tensor(levels)[:, None]
+            # A norm may silence a unit by chance, so nothing behind one counts as silent.
+            leaks = (torch.stack([seen[name] for seen in loud]) & beyond_SI).any()
+            groups = getattr(weighted[name], "groups", 1)
+            found[name] = cls(first_I, labels_O, not has_norms and not bool(leaks), groups)
+        return found
 
 
 class _Probe:

@@ -17,15 +17,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.partitioned.assign import (
-    Role,
-    Units,
-    labels_by_units,
-    order_of,
-    probed_units,
-    random_labels,
-    roles_of,
-)
+from tuneparts.methods.partitioned.assign import Role, Units, order_of, random_labels, roles_of
 from tuneparts.methods.partitioned.config import Defaults, Scheme, checked_proportions
 from tuneparts.models.reweighted import reweighted, tied_names
 
@@ -118,7 +110,7 @@ class Partitioned(nn.Module):
                     f"defaults={defaults!r}: a masked unit contributes nothing, so the node scheme "
                     "has zero defaults. Use them, or the random scheme."
                 )
-            self.units = probed_units(net, self.roles, self.proportions, example=example, seed=seed)
+            self.units = Units.probed(net, self.roles, self.proportions, example=example, seed=seed)
         # A plain dict, since finding a parameter by its dotted name at each step takes long.
         self._own = {name: p for name, p in net.named_parameters() if name in self.roles}
         for name, role in self.roles.items():
@@ -286,10 +278,13 @@ class Partitioned(nn.Module):
         parameter = self._own[name]
         parameter.data = parameter.data.contiguous()
         if self.units is not None:
-            # A tied weight joins units at each of its places; the latest of them owns it.
-            names = (name, *self._tied.get(name, ()))
-            found = [labels_by_units(self.units, one, parameter.shape) for one in names]
-            labels = torch.stack(found).amax(0)
+            labels = torch.ones(parameter.shape, dtype=torch.uint8)  # where no unit is known
+            for place in (name, *self._tied.get(name, ())):
+                # A tied weight joins units at each of its places; the latest of them owns it.
+                layer, _, kind = place.rpartition(".")
+                if layer in self.units:
+                    own = self.units[layer].labels_of(kind, parameter.shape)
+                    labels = torch.maximum(labels, own)
         else:
             generator = seeding.torch_generator(seed, "assign", name)
             labels = random_labels(parameter.numel(), self.proportions, generator=generator)
