@@ -24,8 +24,7 @@ Shapes: B examples, S samples of each, D features, M inducing features, K output
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -185,9 +184,12 @@ class LastLayerLearner(
         found = self._induced().averages(self._features(x, self._hyper_augmentation))
         self.net.train()
         y_BK, scale = self._targets(y_B), num / len(x)
-        self._remember(found.second.detach() * scale, found.psi_BM.detach().T @ y_BK * scale)
-        assert self._second is not None
-        assert self._cross is not None
+        second, cross = found.second.detach() * scale, found.psi_BM.detach().T @ y_BK * scale
+        if self._second is None or self._cross is None:
+            self._second, self._cross = second, cross
+        else:
+            self._second = torch.lerp(second, self._second, self.config.memory)
+            self._cross = torch.lerp(cross, self._cross, self.config.memory)
         q = Posterior.best(self._second, self._cross, noise)
         loss = (q.divergence() - scale * q.expected(found, y_BK, noise)) / num
         gradient_step(loss, self._hyper_optimiser)
@@ -215,41 +217,34 @@ class LastLayerLearner(
 
     def _features(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Features (B, S, D) of augmented inputs."""
-        with self._watched() as seen:
-            self.hypers.predict(self.net, x, generator=generator, training=True)
-        return seen[0].view(len(x), -1, seen[0].shape[-1])
+        z_ND = self._seen(
+            lambda: self.hypers.predict(self.net, x, generator=generator, training=True)
+        )
+        return z_ND.view(len(x), -1, z_ND.shape[-1])
 
     def _induced(self) -> InducedFeatures:
         """The process at the features that the inducing examples have now, as they are."""
         x, _ = self.train_data.take(self._inducing)
-        with torch.no_grad(), self._watched() as seen:
-            self.net(x)
-        return InducedFeatures(seen[0], self.config.lengthscale * median_distance(seen[0]))
+        with torch.no_grad():
+            z_MD = self._seen(lambda: self.net(x))
+        return InducedFeatures(z_MD, self.config.lengthscale * median_distance(z_MD))
 
-    @contextmanager
-    def _watched(self) -> Iterator[list[Tensor]]:
-        """Inside the block every call of the net adds its features (N, D), in double precision."""
+    def _seen(self, call: Callable[[], object]) -> Tensor:
+        """The inputs (N, D) of the last layer in a call of the net, in double precision."""
         seen: list[Tensor] = []
         handle = self._head.register_forward_pre_hook(
             lambda _, given: seen.append(given[0].double())
         )
         try:
-            yield seen
+            call()
         finally:
             handle.remove()
+        return seen[0]
 
     def _targets(self, y_B: Tensor) -> Tensor:
         """One-hot labels (B, K) around their mean without knowledge."""
         num_classes = self.context.task.num_classes
         return nn.functional.one_hot(y_B, num_classes).double() - 1 / num_classes
-
-    def _remember(self, second_MM: Tensor, cross_MK: Tensor) -> None:
-        if self._second is None or self._cross is None:
-            self._second, self._cross = second_MM, cross_MK
-            return
-        kept = self.config.memory
-        self._second = torch.lerp(second_MM, self._second, kept)
-        self._cross = torch.lerp(cross_MK, self._cross, kept)
 
 
 def last_linear(net: nn.Module) -> nn.Linear:

@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from tuneparts.core import seeding, torchvision_door
@@ -20,6 +19,7 @@ from tuneparts.methods.baselines.config import PosthocConfig
 from tuneparts.methods.baselines.curvature import check_memory
 from tuneparts.methods.baselines.standard import StandardLearner
 from tuneparts.training.learner import Context
+from tuneparts.training.loop import UnderHypers
 
 
 class PosthocLearner(StandardLearner, values=("_best",)):
@@ -50,9 +50,8 @@ class PosthocLearner(StandardLearner, values=("_best",)):
         torchvision_door.load()  # before laplace-torch, whose metrics import it plainly
         batches = self.train_data.iterate(self.config.batch_size)
         data = TensorDataset(*map(torch.cat, zip(*batches, strict=True)))
-        model = _Predictor(self)
         was_training = self.net.training
-        model.eval()
+        model = UnderHypers(self.net, self.hypers, self.context.seed).eval()
         # Loaders and estimators of the library draw from the global generator.
         with seeding.isolated(self.context.seed, "laplace"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it scripts functions, which torch deprecates
@@ -84,16 +83,3 @@ class PosthocLearner(StandardLearner, values=("_best",)):
                 self.net.load_state_dict(self._best["net"])
                 total = float(self._best["total"])
         return super().evaluate() | self.lml(total)
-
-
-class _Predictor(nn.Module):
-    """The net with its fixed hypers as one module, as the library wants it."""
-
-    def __init__(self, learner: PosthocLearner) -> None:
-        super().__init__()
-        self.net = learner.net
-        self._hypers = [learner.hypers]  # in a list: their numbers are no weights of the model
-        self._generator = learner.generator("evaluate lml")
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self._hypers[0].predict(self.net, x, generator=self._generator, training=False)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call
 
 from tuneparts.data.batches import Batches
@@ -131,49 +131,41 @@ class ValidationLearner(
         """A weight step, and a hyper step by the gradient through it where passes are left."""
         if not self._is_due(cost=LINKED_PASSES - 1):
             return Step(passes=1, losses={"train/loss": self.weight_step()})
-        loss, gradients = self._differentiable_gradients()
-        for weight, gradient in zip(self._weights().values(), gradients, strict=True):
+        assert self._hyper_optimiser is not None
+        weights = {name: p for name, p in self.net.named_parameters() if p.requires_grad}
+        # Gradients as functions of the hypers, at copies: the step changes the weights in place.
+        copies = {name: p.detach().clone().requires_grad_() for name, p in weights.items()}
+        with passes.as_outside():
+            loss = self._training_loss(lambda x: functional_call(self.net, copies, (x,)))
+        leaves = list(copies.values())
+        gradients = torch.autograd.grad(
+            self.hypers.penalised(loss, leaves), leaves, create_graph=True, materialize_grads=True
+        )
+        for weight, gradient in zip(weights.values(), gradients, strict=True):
             weight.grad = gradient.detach()
         self.optimiser.step()
-        held_out_loss = self._step_through(gradients)
-        losses = {"train/loss": loss.detach(), "train/hyper_loss": held_out_loss.detach()}
-        return Step(passes=LINKED_PASSES, losses=losses)
-
-    def _differentiable_gradients(self) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The training loss of a batch, and its weight gradients as functions of the hypers.
-
-        They are taken at copies, because the step changes the weights in place.
-        """
-        weights = {n: p.detach().clone().requires_grad_() for n, p in self._weights().items()}
-        with passes.as_outside():
-            loss = self._training_loss(lambda x: functional_call(self.net, weights, (x,)))
-        leaves = list(weights.values())
-        objective = self.hypers.penalised(loss, leaves)
-        return loss, torch.autograd.grad(
-            objective, leaves, create_graph=True, materialize_grads=True
+        # By the held-out loss at fixed weights, and by way of the last step.
+        psi = self.hypers.learnable()
+        held_out_loss = self._held_out_loss()
+        found = torch.autograd.grad(
+            held_out_loss, [*psi, *weights.values()], materialize_grads=True
         )
-
-    def _step_through(self, gradients: tuple[Tensor, ...]) -> Tensor:
-        """Move the hypers by the held-out loss, at fixed weights and by way of the last step."""
-        assert self._hyper_optimiser is not None
-        psi, weights = self.hypers.learnable(), list(self._weights().values())
-        loss = self._held_out_loss()
-        found = torch.autograd.grad(loss, [*psi, *weights], materialize_grads=True)
-        direct, by_weights = found[: len(psi)], found[len(psi) :]
         rates = step_rates(self.optimiser)
-        pulled = [-rates[weight] * v for weight, v in zip(weights, by_weights, strict=True)]
-        # A weight on which no hyper acts has a gradient without a graph.
-        linked = [(g, v) for g, v in zip(gradients, pulled, strict=True) if g.requires_grad]
+        linked = [
+            (gradient, -rates[weight] * v)
+            for gradient, weight, v in zip(
+                gradients, weights.values(), found[len(psi) :], strict=True
+            )
+            if gradient.requires_grad  # a weight on which no hyper acts has one without a graph
+        ]
         through = torch.autograd.grad(
             [g for g, _ in linked], psi, [v for _, v in linked], materialize_grads=True
         )
-        for parameter, one, other in zip(psi, direct, through, strict=True):
+        for parameter, one, other in zip(psi, found[: len(psi)], through, strict=True):
             parameter.grad = one + other
         self._hyper_optimiser.step()
-        return loss
-
-    def _weights(self) -> dict[str, nn.Parameter]:
-        return {name: p for name, p in self.net.named_parameters() if p.requires_grad}
+        losses = {"train/loss": loss.detach(), "train/hyper_loss": held_out_loss.detach()}
+        return Step(passes=LINKED_PASSES, losses=losses)
 
     def _release(self) -> Release:
         assert self.config.finetune is not None

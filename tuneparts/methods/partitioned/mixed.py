@@ -185,25 +185,20 @@ class _Map:
         found: Tensor = self.conv._conv_forward(x, weight, bias)
         return found
 
-    def by_input(self, grad: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-        return grad @ weight if self.conv is None else self._backward(grad, x, weight, 0)
-
-    def by_weight(self, grad: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-        if self.conv is None:
-            return grad.flatten(0, -2).T @ x.flatten(0, -2)
-        return self._backward(grad, x, weight, 1)
+    def gradient(self, grad: Tensor, x: Tensor, weight: Tensor, *, by_weight: bool) -> Tensor:
+        """By the weight, or by the inputs."""
+        conv = self.conv
+        if conv is None:
+            return grad.flatten(0, -2).T @ x.flatten(0, -2) if by_weight else grad @ weight
+        grads: tuple[Tensor, ...] = torch.ops.aten.convolution_backward(
+            grad, x, weight, None, conv.stride, conv.padding, conv.dilation, False,
+            [0] * len(conv.stride), conv.groups, [not by_weight, by_weight, False],
+        )  # fmt: skip
+        return grads[by_weight]
 
     def by_bias(self, grad: Tensor) -> Tensor:
         units = grad.dim() - 1 if self.conv is None else 1
         return grad.sum([dim for dim in range(grad.dim()) if dim != units])
-
-    def _backward(self, grad: Tensor, x: Tensor, weight: Tensor, which: int) -> Tensor:
-        conv = self.conv
-        grads: tuple[Tensor, ...] = torch.ops.aten.convolution_backward(
-            grad, x, weight, None, conv.stride, conv.padding, conv.dilation, False,
-            [0] * len(conv.stride), conv.groups, [which == 0, which == 1, False],
-        )  # fmt: skip
-        return grads[which]
 
     def take_own(self, into: Tensor, given: Tensor, kind: str, level: int) -> None:
         """Copy the entries of a gradient that a partition owns."""
@@ -229,7 +224,8 @@ class _Masked(torch.autograd.Function):
         grad = layer.masked(grad, layer.outputs)
         grad_x = None
         if ctx.needs_input_grad[0]:
-            grad_x = layer.masked(layer.by_input(grad, x, weight), layer.inputs, owned=True)
+            grad_x = layer.gradient(grad, x, weight, by_weight=False)
+            grad_x = layer.masked(grad_x, layer.inputs, owned=True)
         has_weight = "weight" in layer.orders and ctx.needs_input_grad[1]
         has_bias = "bias" in layer.orders and ctx.needs_input_grad[2]
         grad_weight = torch.zeros_like(weight) if has_weight else None
@@ -237,7 +233,8 @@ class _Masked(torch.autograd.Function):
         for level, rows in layer.rows_of.items():
             own, seen = grad[rows], x[rows]
             if grad_weight is not None:
-                layer.take_own(grad_weight, layer.by_weight(own, seen, weight), "weight", level)
+                found = layer.gradient(own, seen, weight, by_weight=True)
+                layer.take_own(grad_weight, found, "weight", level)
             if grad_bias is not None:
                 layer.take_own(grad_bias, layer.by_bias(own), "bias", level)
         return grad_x, grad_weight, grad_bias, None
