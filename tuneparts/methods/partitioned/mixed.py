@@ -12,7 +12,7 @@ Shapes: N examples with augmentation samples, I input and O output units, C part
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +24,7 @@ from tuneparts.models.layers import Bias, ScalarMultiplier, scaled_by_row
 from tuneparts.models.reweighted import reweighted
 
 _Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
-_Order = tuple[Tensor, tuple[int, ...]]
-"""Of a weight or bias, as of `Partitioned.order_of`."""
+_SCALARS = Bias | ScalarMultiplier
 
 
 class MixedBatch:
@@ -98,24 +97,34 @@ class MixedBatch:
     def _forward_of(self, name: str, layer: nn.Module) -> Callable[[Tensor], Tensor] | None:
         """A forward of the layer that knows the levels; None where the layer is not partitioned."""
         own = [f"{name}.{n}" if name else n for n, _ in layer.named_parameters(recurse=False)]
+        dealt = [n for n in own if self._parts.roles.get(n, Role.HELD) is not Role.HELD]
+        reason = ""
         if isinstance(layer, nn.modules.batchnorm._NormBase):
-            self._refuse(name, layer, "it shares statistics between examples or mixes them")
-        if not any(self._parts.roles.get(n, Role.HELD) is not Role.HELD for n in own):
+            reason = "it shares statistics between examples or mixes them"
+        elif not dealt:
             return None
+        elif isinstance(layer, _Convolution):
+            if layer.padding_mode != "zeros" or isinstance(layer.padding, str):
+                reason = "its padding is not by a number of zeros"
+        elif not isinstance(layer, nn.Linear | nn.GroupNorm | nn.LayerNorm | _SCALARS):
+            reason = "its affine parameters cannot differ between examples"
+        if reason:
+            raise ConfigError(
+                f"`{name}` is a {type(layer).__name__}: {reason}, and a mixed batch runs each "
+                "example in its own subnetwork. Use GroupNorm or no norm, or set `mixed` to false."
+            )
         if isinstance(layer, nn.Linear | _Convolution):
-            if isinstance(layer, _Convolution) and (
-                layer.padding_mode != "zeros" or isinstance(layer.padding, str)
-            ):
-                self._refuse(name, layer, "its padding is not by a number of zeros")
             return partial(_masked_layer, self._map_of(name, layer), layer.weight, layer.bias)
-        if not isinstance(layer, nn.GroupNorm | nn.LayerNorm | Bias | ScalarMultiplier):
-            self._refuse(name, layer, "its affine parameters cannot differ between examples")
         per_example = {}
-        for full in own:
-            if self._parts.roles[full] in {Role.PRODUCT, Role.SUM}:
-                is_product = self._parts.roles[full] is Role.PRODUCT
-                rows_C = _of_level(self.named_leaves[full], is_product=is_product)
-                per_example[full.rpartition(".")[2]] = rows_C[self._levels_N - 1]
+        for full in dealt:
+            # Scale or shift of each subnetwork (C, ...); only its own part is differentiated.
+            rows_C, is_product = self.named_leaves[full], self._parts.roles[full] is Role.PRODUCT
+            fixed = rows_C.detach()
+            neutral = torch.ones_like(fixed[:1]) if is_product else torch.zeros_like(fixed[:1])
+            before = fixed[:-1].cumprod(0) if is_product else fixed[:-1].cumsum(0)
+            before = torch.cat([neutral, before])
+            of_level = before * rows_C if is_product else before + rows_C
+            per_example[full.rpartition(".")[2]] = of_level[self._levels_N - 1]
         return partial(scaled_by_row, layer, values=per_example)
 
     def _map_of(self, name: str, layer: Any) -> "_Map":
@@ -133,25 +142,14 @@ class MixedBatch:
             is_active = labels.to(weight.device) <= self._levels_N.to(weight.device)[:, None]
             return None if bool(is_active.all()) else is_active.to(weight.dtype)
 
-        dealt = {kind: f"{name}.{kind}" for kind in ("weight", "bias")}
-        return _Map(
-            name,
-            None if isinstance(layer, nn.Linear) else layer,
-            self._rows_of,
-            None if units.is_silent else active(units.in_labels),
-            active(units.out_labels),
-            {
-                kind: self._parts.order_of(full)
-                for kind, full in dealt.items()
-                if self._parts.roles.get(full) is Role.ENTRIES
-            },
-        )
-
-    def _refuse(self, name: str, layer: nn.Module, reason: str) -> NoReturn:
-        raise ConfigError(
-            f"`{name}` is a {type(layer).__name__}: {reason}, and a mixed batch runs each example "
-            "in its own subnetwork. Use GroupNorm or no norm, or set `mixed` to false."
-        )
+        orders = {
+            kind: self._parts.order_of(f"{name}.{kind}")
+            for kind in ("weight", "bias")
+            if self._parts.roles.get(f"{name}.{kind}") is Role.ENTRIES
+        }
+        conv = None if isinstance(layer, nn.Linear) else layer
+        inputs = None if units.is_silent else active(units.in_labels)
+        return _Map(name, conv, self._rows_of, inputs, active(units.out_labels), orders)
 
 
 @dataclass(frozen=True)
@@ -167,8 +165,8 @@ class _Map:
     """1 where a row has an input unit, else 0: (N, I); None where nothing needs to be masked."""
     outputs: Tensor | None
     """The same of output units (N, O)."""
-    orders: dict[str, _Order]
-    """Of `weight` and `bias`, where they are dealt out."""
+    orders: dict[str, tuple[Tensor, tuple[int, ...]]]
+    """`Partitioned.order_of` of `weight` and `bias`, where they are dealt out."""
 
     def masked(self, x: Tensor, active: Tensor | None, *, owned: bool = False) -> Tensor:
         """Units, or gradients by them, with masked ones at zero; in place if `owned`."""
@@ -180,10 +178,8 @@ class _Map:
         return x.mul_(mask) if owned else x * mask
 
     def apply(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if self.conv is None:
-            return nn.functional.linear(x, weight, bias)
-        found: Tensor = self.conv._conv_forward(x, weight, bias)
-        return found
+        forward = nn.functional.linear if self.conv is None else self.conv._conv_forward
+        return forward(x, weight, bias)
 
     def gradient(self, grad: Tensor, x: Tensor, weight: Tensor, *, by_weight: bool) -> Tensor:
         """By the weight, or by the inputs."""
@@ -255,11 +251,3 @@ def _masked_layer(layer: _Map, weight: Tensor, bias: Tensor | None, x: Tensor) -
     with torch.autocast(x.device.type, enabled=False):
         out: Tensor = _Masked.apply(x, weight, bias, layer)  # type: ignore[no-untyped-call]
     return out
-
-
-def _of_level(rows_C: Tensor, *, is_product: bool) -> Tensor:
-    """Scale or shift of each subnetwork (C, ...); only its own part is differentiated."""
-    fixed = rows_C.detach()
-    neutral = torch.ones_like(fixed[:1]) if is_product else torch.zeros_like(fixed[:1])
-    before = torch.cat([neutral, fixed[:-1].cumprod(0) if is_product else fixed[:-1].cumsum(0)])
-    return before * rows_C if is_product else before + rows_C

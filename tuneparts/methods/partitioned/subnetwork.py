@@ -106,10 +106,7 @@ class Partitioned(nn.Module):
             if example is None:
                 raise ConfigError("the node scheme got no `example`. Pass one batch of inputs.")
             if defaults != "zero":
-                raise ConfigError(
-                    f"defaults={defaults!r}: a masked unit contributes nothing, so the node scheme "
-                    "has zero defaults. Use them, or the random scheme."
-                )
+                raise ConfigError(f"defaults={defaults!r}: the node scheme has zero defaults.")
             self.units = Units.probed(net, self.roles, self.proportions, example=example, seed=seed)
         # A plain dict, since finding a parameter by its dotted name at each step takes long.
         self._own = {name: p for name, p in net.named_parameters() if name in self.roles}
@@ -174,13 +171,11 @@ class Partitioned(nn.Module):
         for name, role in self.roles.items():
             if role is Role.ENTRIES:
                 flat_n = self._own[name].detach().view(-1)
-                offsets = self._offsets[name]
-                start, end = offsets[k - 1], offsets[k]
-                if start == end:
-                    continue
-                whole = end - start == len(flat_n)
-                order_n = self._named("order", name)
-                shares.append(Share(name, flat_n, None if whole else order_n[start:end]))
+                order_n, offsets = self.order_of(name)
+                own_m = order_n[offsets[k - 1] : offsets[k]]
+                if len(own_m):
+                    is_whole = len(own_m) == len(flat_n)
+                    shares.append(Share(name, flat_n, None if is_whole else own_m))
             elif role is not Role.HELD:
                 row = self.parts_of(name).detach()[k - 1]
                 shares.append(Share(name, row.view(-1), None))
@@ -255,8 +250,7 @@ class Partitioned(nn.Module):
 
     def forward(self, x: Tensor, level: int | None = None) -> Any:
         """What subnetwork `level` makes of a batch; all partitions are active if None."""
-        view = self.view(self.num_partitions if level is None else level)
-        return self.run(view, x, learns_statistics=False)
+        return self.run(self.view(self.num_partitions if level is None else level), x)
 
     @torch.no_grad()
     def merged(self, into: nn.Module | None = None) -> nn.Module:
@@ -313,8 +307,7 @@ class Partitioned(nn.Module):
             values = effective.new_zeros(len(later))  # faster than scattering a scalar
         else:
             kept = self._named("default", name) if redrawn is None else redrawn.get_parameter(name)
-            default = kept.detach().to(weight.device)
-            values = default.reshape(-1).index_select(0, later)
+            values = kept.detach().to(weight.device).reshape(-1).index_select(0, later)
         effective.view(-1).scatter_(0, later, values)
         return effective
 
