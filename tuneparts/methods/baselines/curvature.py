@@ -41,7 +41,7 @@ _SCALED = (Bias, ScalarMultiplier, nn.GroupNorm, nn.LayerNorm)
 
 
 def check_memory(
-    net: nn.Module, *, num_examples: int, num_classes: int, num_copies: int, max_gb: float
+    net: nn.Module, num_examples: int, num_classes: int, *, num_copies: int, max_gb: float
 ) -> None:
     """Refuse Jacobians of a batch that would not fit, so many copies of which are alive at once."""
     num_weights = sum(p.numel() for p in net.parameters())
@@ -60,14 +60,9 @@ def diagonal_ggn(
     """Logits of a batch and the diagonal of its curvature, summed over the batch.
 
     Every example is given weights of its own, equal in value, so that one backward pass per class
-    yields the Jacobians of all examples.
-
-    Args:
-        net: without statistics over the batch; read, never moved.
-        predict: from a function of inputs (N, ...) to logits (N, K), to averaged logits (B, K).
-        num_examples: B.
-        differentiable: whether the result carries a graph to what `predict` depends on, at the
-            memory of K Jacobians of the batch instead of two.
+    yields the Jacobians of all examples. `predict` maps a net, from inputs (N, ...) to logits
+    (N, K), to averaged logits (B, K). If `differentiable`, the result carries a graph to what
+    `predict` depends on, at the memory of K Jacobians of the batch instead of two.
     """
     own = {name: p.detach() for name, p in net.named_parameters() if p.requires_grad}
     copies = {
@@ -87,12 +82,8 @@ def diagonal_ggn(
     mean = {name: torch.zeros_like(c) for name, c in copies.items()}
     square = {name: torch.zeros_like(c) for name, c in copies.items()}
     for k in range(logits_BK.shape[1]):
-        rows = torch.autograd.grad(
-            logits_BK[:, k].sum(),
-            list(copies.values()),
-            retain_graph=True,
-            create_graph=differentiable,
-        )
+        own_k, leaves = logits_BK[:, k].sum(), list(copies.values())
+        rows = torch.autograd.grad(own_k, leaves, retain_graph=True, create_graph=differentiable)
         for name, row_Bn in zip(copies, rows, strict=True):
             weight_B = probs_BK[:, k].view(-1, *[1] * (row_Bn.dim() - 1))
             mean[name] = mean[name] + weight_B * row_Bn

@@ -63,13 +63,8 @@ class LaplaceLearner(
         if config.curvature == "kronecker":
             check_factors(self.net, max_gb=config.max_gb)
         else:  # rows, squares and products with probabilities are all kept for the gradient
-            check_memory(
-                self.net,
-                num_examples=config.evidence_batch,
-                num_classes=context.task.num_classes,
-                num_copies=4,
-                max_gb=config.max_gb,
-            )
+            num_classes, size = context.task.num_classes, config.evidence_batch
+            check_memory(self.net, size, num_classes, num_copies=4, max_gb=config.max_gb)
         names = [name for name, _ in self.net.named_parameters()]
         start = torch.full((), config.precision, device=context.device).log()
         self._log_precisions = nn.ParameterList(start.clone() for _ in names)
@@ -80,12 +75,9 @@ class LaplaceLearner(
         if psi := self.hypers.learnable():
             groups.insert(0, {"params": psi})
         self._hyper_optimiser = adam(groups, lr=config.hyper_lr)
+        num, size = len(self.train_data), config.evidence_batch
         self._evidence_batches = Batches(
-            len(self.train_data),
-            config.evidence_batch,
-            seed=context.seed,
-            stream=("evidence",),
-            replacement=True,
+            num, size, seed=context.seed, stream=("evidence",), replacement=True
         )
         self._evidence_augmentation = self.generator("augment evidence steps")
         self._since = 0
@@ -119,12 +111,8 @@ class LaplaceLearner(
         estimate = {name: grown(h, num / size) for name, h in curvature.items()}
         self._remember({name: each(Tensor.detach, h) for name, h in estimate.items()})
         spectra = {name: decomposed(h) for name, h in self._curvature.items()}
-        evidence = log_evidence(
-            likelihood,
-            self._weights(),
-            {name: spectrum.values for name, spectrum in spectra.items()},
-            self.log_precision,
-        )
+        values = {name: spectrum.values for name, spectrum in spectra.items()}
+        evidence = log_evidence(likelihood, self._weights(), values, self.log_precision)
         # d log det(H + P) = tr((H + P)^-1 dH): inverse from the running mean, dH from the batch.
         movement = sum(
             spectra[name].slope(h, self.log_precision[name].detach().exp())

@@ -30,20 +30,14 @@ class PosthocLearner(StandardLearner, values=("_best",)):
     def __init__(self, config: PosthocConfig, context: Context) -> None:
         super().__init__(config, context)
         self._best: dict[str, Any] | None = None
-        drawn = self.hypers.drawn()
-        if drawn:
+        if drawn := self.hypers.drawn():
             raise ConfigError(
                 f"hypers {', '.join(drawn)}: laplace-torch needs predictions that draw nothing. "
                 "Remove them, or use the method `laplace`."
             )
         if config.hessian != "kron":  # whose factors need no Jacobians
-            check_memory(
-                self.net,
-                num_examples=config.batch_size,
-                num_classes=context.task.num_classes,
-                num_copies=3,
-                max_gb=config.max_gb,
-            )
+            num_classes, size = context.task.num_classes, config.batch_size
+            check_memory(self.net, size, num_classes, num_copies=3, max_gb=config.max_gb)
 
     def evidence(self) -> float:
         """Log p(D) of the training data, in nats."""

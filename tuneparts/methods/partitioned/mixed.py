@@ -32,11 +32,8 @@ class MixedBatch:
 
     The net must treat every row of a batch by itself, and read weights in the calls of their layers
     only: `tuneparts.methods.partitioned.isolation.check_mixable` refuses one that does not.
-
-    Args:
-        parts: under the node scheme; norms over the batch are refused.
-        levels_N: the subnetwork, 1..C, of each row of the inputs; ascending.
-        trainable: make the weights differentiable; otherwise only held parameters are.
+    `levels_N` are the subnetworks, 1..C, of the rows, ascending. If `trainable`, the weights are
+    differentiable; otherwise only held parameters are.
     """
 
     def __init__(self, parts: Partitioned, levels_N: Tensor, *, trainable: bool = True) -> None:
