@@ -70,7 +70,7 @@ class ImageFiles:
             digest.update(f"{line}\n".encode(errors="surrogateescape"))  # names in any encoding
         path = settings.current().cache_dir / "decoded" / f"{title}-{digest.hexdigest()[:24]}.npy"
         images = EncodedImages(self, image_size, path)
-        if settings.current().decodes_always:
+        if settings.current().decode == "always":
             return Examples(StoredImages(images), self.labels)
         try:
             stored = StoredImages(path)

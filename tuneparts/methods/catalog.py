@@ -33,7 +33,7 @@ METHODS = Registry(
         "batch_ensemble": "tuneparts.methods.ensembles.config:BatchEnsembleConfig",
         "mimo": "tuneparts.methods.ensembles.config:MimoConfig",
         "slimmable": "tuneparts.methods.ensembles.config:SlimmableConfig",
-        "universally_slimmable": ("tuneparts.methods.ensembles.config:UniversallySlimmableConfig"),
+        "universally_slimmable": "tuneparts.methods.ensembles.config:UniversallySlimmableConfig",
         "msdnet": "tuneparts.methods.ensembles.config:MsdNetConfig",
         "hne": "tuneparts.methods.ensembles.config:HneConfig",
     },
@@ -58,8 +58,6 @@ def config_class(name: str) -> "type[MethodConfig]":
     Example:
         >>> config_class("standard")(passes=10).passes
         10
-        >>> config_class("tuneparts.testing.null:NullConfig").__name__
-        'NullConfig'
     """
     from tuneparts.training.config import MethodConfig
 
@@ -68,23 +66,12 @@ def config_class(name: str) -> "type[MethodConfig]":
 
 
 def check(config: "MethodConfig") -> None:
-    """Raise a `ConfigError` if the field `method` of a config does not lead to its class.
-
-    Example:
-        >>> from tuneparts.testing.null import NullConfig
-        >>> check(NullConfig())
-    """
-    cls = type(config)
-    path = import_path.of(cls)
-    name = str(getattr(config, "method", None))
+    """Raise a `ConfigError` if the field `method` of a config does not lead to its class."""
+    path, name = import_path.of(type(config)), str(getattr(config, "method", None))
+    help_ = "Leave the field `method` out of the class: it is then the class's import path."
     try:
         found = import_path.of(config_class(name))
     except (ConfigError, UnknownNameError) as error:
-        raise ConfigError(
-            f"method `{name}` of {cls.__name__} does not lead to this class: {error} {_HELP}"
-        ) from error
+        raise ConfigError(f"method `{name}` of {path} leads nowhere: {error} {help_}") from error
     if found != path:
-        raise ConfigError(f"method `{name}` of {path} is the name of {found}. {_HELP}")
-
-
-_HELP = "Leave the field `method` out of the class: it is then the class's import path."
+        raise ConfigError(f"method `{name}` of {path} is the name of {found}. {help_}")

@@ -31,7 +31,6 @@ from tuneparts.training.config import MethodConfig
 from tuneparts.training.learner import Context, Learner
 
 _DIRECTIONS = {"min": Direction.DOWN, "max": Direction.UP, "none": Direction.NONE}
-_COUNTED_HERE = ("cost/passes", "cost/seconds")
 
 
 class ObjectiveConfig(MethodConfig):
@@ -90,11 +89,10 @@ class ObjectiveConfig(MethodConfig):
         for name, word in value.items():
             if word not in _DIRECTIONS:
                 raise ValueError(f"`{name}` is {word!r}: must be `min`, `max` or `none`")
-            known = schema.lookup(name) if name in schema.BUILT_IN else None
-            way = _DIRECTIONS[word]
-            own = Metric(name, way, "", 4, "reported by the objective")
+            own = Metric(name, _DIRECTIONS[word], "", 4, "reported by the objective")
             # A built-in name keeps its unit and meaning.
-            found.append(known if known is not None and known.direction is way else own)
+            known = schema.lookup(name) if name in schema.BUILT_IN else own
+            found.append(known if known.direction is own.direction else own)
         return tuple(found)
 
     @model_validator(mode="after")
@@ -102,11 +100,10 @@ class ObjectiveConfig(MethodConfig):
         if "seed" in self.params:
             raise ValueError("`seed` is given by the search's `seeds`, so it is not in `params`")
         names = [metric.name for metric in self.reports]
-        taken = [name for name in _COUNTED_HERE if name in names]
-        if taken or len(set(names)) < len(names):
+        if len({*names, "cost/passes", "cost/seconds"}) < len(names) + 2:
             raise ValueError(
-                f"{names}: an objective reports each metric once, and not "
-                f"{', '.join(_COUNTED_HERE)}, which are counted for it"
+                f"{names}: an objective reports each metric once, and neither cost/passes nor "
+                "cost/seconds, which are counted for it"
             )
         return self
 
@@ -116,9 +113,8 @@ class ObjectiveConfig(MethodConfig):
     def check(self, task: Task | None = None, *, copies_state: bool = False) -> None:  # noqa: ARG002
         objective = _found(self.function)
         hooks = [hasattr(objective, name) for name in ("state_dict", "load_state_dict")]
-        if inspect.isclass(objective) and (
-            not callable(getattr(objective, "advance", None)) or any(hooks) != all(hooks)
-        ):
+        is_class = inspect.isclass(objective)
+        if is_class and (not hasattr(objective, "advance") or any(hooks) != all(hooks)):
             raise ConfigError(
                 f"`{self.function}`: a class as objective has `advance()`, and both or none of "
                 "`state_dict()` and `load_state_dict(state)`."
@@ -129,7 +125,7 @@ class ObjectiveConfig(MethodConfig):
                 "class with `state_dict()` and `load_state_dict(state)`."
             )
         try:
-            arguments: tuple[Any, ...] = ({}, print) if _takes_report(objective) else ({},)
+            arguments: list[Any] = [{}, print] if _takes_report(objective) else [{}]
             inspect.signature(objective).bind(*arguments)
         except TypeError as error:
             raise ConfigError(
@@ -151,7 +147,6 @@ class ObjectiveLearner:
         self.passes = 0
         self._context = context
         self._last: dict[str, float] = {}
-        """What was reported last."""
         self._has_ended = False
         self._state: Mapping[str, Any] | None = None
         """Loaded, and waiting for the objective to start."""
@@ -189,12 +184,7 @@ class ObjectiveLearner:
             if self._state is not None:
                 made.load_state_dict(self._state)
                 return reports
-        self._replay(reports)
-        return reports
-
-    def _replay(self, reports: Iterator[Any]) -> None:
-        """Skip what was reported before the trial was cut off."""
-        skipped: Any = None
+        skipped: Any = None  # what was reported before the trial was cut off
         for start in range(0, self.passes, self.config.interval):
             with self._context.seeded_globals(start):
                 for _ in range(start, min(start + self.config.interval, self.passes)):
@@ -206,40 +196,40 @@ class ObjectiveLearner:
                 f"{again} now that it runs again. Draw random numbers from `config['seed']`, or "
                 "use a class with `state_dict()` and `load_state_dict(state)`."
             )
+        return reports
 
     def _checked(self, report: Any) -> dict[str, float]:
         """A report as floats by metric name."""
         names = [metric.name for metric in self.config.reports]
+        who = f"`{self.config.function}`"
         if isinstance(report, SupportsFloat) and len(names) == 1:
             report = {names[0]: report}
         if not isinstance(report, Mapping):
             needed = " or one number" if len(names) == 1 else ""
-            self._refuse(f"reported {report!r:.100}, not a dict of numbers{needed}.")
-        for name in map(str, report):
+            raise ConfigError(f"{who} reported {report!r:.100}, not a dict of numbers{needed}.")
+        found: dict[str, float] = {}
+        for name, value in zip(map(str, report), report.values(), strict=True):
             if name not in names and name.rpartition(".")[0] + ".*" not in names:
-                self._refuse(f'reported `{name}`. Add it to `reports`: `{{"{name}": "min"}}`.')
+                raise ConfigError(
+                    f'{who} reported `{name}`. Add it to `reports`: `{{"{name}": "min"}}`.'
+                )
+            try:
+                number = float(value) if isinstance(value, SupportsFloat) else None
+            except (TypeError, ValueError, RuntimeError):  # an array of several numbers, for one
+                number = None
+            if number is None:
+                raise ConfigError(f"{who} reported `{name}` as {value!r:.100}, not as a number.")
+            if not math.isfinite(number):
+                raise DivergedError(f"{who} reported `{name}` as {number}.")
+            found[name] = number
         for metric in self.config.reports:
             is_needed = metric.selectable and not metric.name.endswith(".*")
-            if is_needed and metric.name not in report:
-                self._refuse(
-                    f"did not report `{metric.name}`, by which a search could select, but "
-                    f"{list(report)}. Report it every time."
+            if is_needed and metric.name not in found:
+                raise ConfigError(
+                    f"{who} did not report `{metric.name}`, by which a search could select, but "
+                    f"{list(found)}. Report it every time."
                 )
-        return {str(name): self._number(str(name), value) for name, value in report.items()}
-
-    def _number(self, name: str, value: Any) -> float:
-        try:
-            number = float(value) if isinstance(value, SupportsFloat) else None
-        except (TypeError, ValueError, RuntimeError):  # an array of several numbers, for one
-            number = None
-        if number is None:
-            self._refuse(f"reported `{name}` as {value!r:.100}, not as a number.")
-        if not math.isfinite(number):
-            raise DivergedError(f"`{self.config.function}` reported `{name}` as {number}.")
-        return number
-
-    def _refuse(self, why: str) -> NoReturn:
-        raise ConfigError(f"`{self.config.function}` {why}")
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {"passes": self.passes, "last": dict(self._last)}
@@ -333,12 +323,9 @@ def _refuse_unplain(state: Any, function: str) -> None:
     """Refuse now what could not be loaded later."""
     torch = sys.modules.get("torch")  # without it there is no tensor either
     plain = (bool, int, float, str, bytes, type(None), *([torch.Tensor] if torch else []))
-    if isinstance(state, Mapping):
-        for item in state.items():
+    if isinstance(state, Mapping | list | tuple):
+        for item in state.items() if isinstance(state, Mapping) else state:
             _refuse_unplain(item, function)
-    elif isinstance(state, list | tuple):
-        for value in state:
-            _refuse_unplain(value, function)
     elif not isinstance(state, plain):
         raise CheckpointError(
             f"the state of `{function}` holds a {type(state).__name__}: it may hold tensors, "

@@ -4,12 +4,12 @@ The scalars stand in for normalisation in FixUp nets (Zhang et al. 2019). They a
 bare parameters, so that they can be found and replaced by type.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 Net = TypeVar("Net", bound=nn.Module)
 
@@ -21,7 +21,7 @@ class Bias(nn.Module):
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(1))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         return x + self.bias
 
 
@@ -32,8 +32,23 @@ class ScalarMultiplier(nn.Module):
         super().__init__()
         self.scale = nn.Parameter(torch.ones(1))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         return x * self.scale
+
+
+def scaled_by_row(layer: nn.Module, x: Tensor, values: Mapping[str, Tensor]) -> Tensor:
+    """The output of a norm or scalar layer whose parameters (N, ...) differ between the N rows."""
+    if isinstance(layer, nn.GroupNorm):
+        x = nn.functional.group_norm(x, layer.num_groups, eps=layer.eps)
+    elif isinstance(layer, nn.LayerNorm):
+        x = nn.functional.layer_norm(x, layer.normalized_shape, eps=layer.eps)
+    for kind, rows in values.items():
+        gap = [1] * (x.dim() - rows.dim())
+        # They meet the channels of (N, C, ...), or the end of (N, ..., D).
+        at_end = isinstance(layer, nn.LayerNorm)
+        shape = (len(rows), *gap, *rows.shape[1:]) if at_end else (*rows.shape, *gap)
+        x = x + rows.view(shape) if kind == "bias" else x * rows.view(shape)
+    return x
 
 
 SCALARS = (Bias, ScalarMultiplier)
@@ -62,7 +77,7 @@ class PaddedShortcut(nn.Module):
         self.stride = stride
         self.num_new = num_new
 
-    def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
+    def forward(self, x_BCHW: Tensor) -> Tensor:
         """(B, C, H, W) to (B, C + num_new, ceil(H / stride), ceil(W / stride))."""
         strided = x_BCHW[..., :: self.stride, :: self.stride]
         return nn.functional.pad(strided, (0, 0, 0, 0, 0, self.num_new))
@@ -84,7 +99,7 @@ def kaiming_normal(net: Net, fan: Literal["fan_in", "fan_out"]) -> Net:
     return _initialised(net, partial(nn.init.kaiming_normal_, mode=fan, nonlinearity="relu"))
 
 
-def _initialised(net: Net, draw: Callable[[torch.Tensor], object]) -> Net:
+def _initialised(net: Net, draw: Callable[[Tensor], object]) -> Net:
     for layer in net.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):
             draw(layer.weight)

@@ -21,7 +21,7 @@ from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError, DivergedError
 from tuneparts.data.batches import Batches
 from tuneparts.data.device_examples import DeviceExamples, kept_on_device
-from tuneparts.data.target import Target
+from tuneparts.data.target import Reduction, Target
 from tuneparts.data.task import Examples
 from tuneparts.hypers.hypers import Hypers
 from tuneparts.models.layout import lay_out
@@ -36,7 +36,7 @@ from tuneparts.training.config import (
 from tuneparts.training.learner import Columns, Context
 from tuneparts.training.passes import Passes
 from tuneparts.training.state import Stateful
-from tuneparts.training.step import gradient_step, loss_on, set_lr
+from tuneparts.training.step import Batch, gradient_step, loss_on, set_lr
 
 EVAL_BATCH = 500
 """Examples at a time, unless they are averaged over several samples each."""
@@ -315,6 +315,26 @@ class SupervisedLearner(DataLearner, parts=("hypers",)):
         """Outputs (B, K) as used for scores; methods with other forward views override it."""
         return self.hypers.predict(self.net, x, generator=generator, training=False)
 
+    def batch_loss(
+        self,
+        batch: Batch,
+        generator: torch.Generator,
+        *,
+        net: Callable[[Tensor], Tensor] | None = None,
+        reduction: Reduction = "mean",
+        held_out: bool = False,
+    ) -> Tensor:
+        """The training loss of the net, or of another, under the hypers: see `loss_on`."""
+        return loss_on(
+            batch,
+            net=self.net if net is None else net,
+            hypers=self.hypers,
+            target=self.target,
+            generator=generator,
+            reduction=reduction,
+            held_out=held_out,
+        )
+
     def trained_net(self) -> nn.Module:
         """The net that `predict` predicts with, as an ordinary module; override both or none."""
         return self.net
@@ -352,10 +372,11 @@ class Release(Stateful, parts=("optimiser", "batches", "augmentation")):
     hypers.
     """
 
-    def __init__(self, learner: SupervisedLearner, optimiser: OptimiserConfig) -> None:
-        self._net, self._hypers, self._target = learner.net, learner.hypers, learner.target
-        self.examples, self.config = learner.train_data, optimiser
-        self.optimiser = optimiser.build(learner.net)
+    def __init__(self, learner: SupervisedLearner, optimiser: OptimiserConfig | None) -> None:
+        self._net, self._hypers, self._loss = learner.net, learner.hypers, learner.batch_loss
+        self.examples = learner.train_data
+        self.config = optimiser or learner.config.optimiser
+        self.optimiser = self.config.build(learner.net)
         self.batches = Batches(
             len(self.examples),
             learner.config.batch_size,
@@ -370,12 +391,6 @@ class Release(Stateful, parts=("optimiser", "batches", "augmentation")):
         set_lr(self.optimiser, self.config.lr_at(progress))
         batch = self.examples.take(self.batches.next(), of=self.batches)
         with self._hypers.detached():
-            loss = loss_on(
-                batch,
-                net=self._net,
-                hypers=self._hypers,
-                target=self._target,
-                generator=self.augmentation,
-            )
+            loss = self._loss(batch, self.augmentation)
         gradient_step(self._hypers.penalised(loss, self._net.parameters()), self.optimiser)
         return Step(passes=1, losses={"train/loss": loss.detach()})

@@ -223,5 +223,5 @@ def test_what_cannot_be_is_refused_with_the_cure(context, small):
         _learner(context, {**small, "net": models.WideResNet(depth=10, width=1)})
     with pytest.raises(ConfigError, match="dropout"):
         _learner(context, small, hypers={"dropout": {"rate": 0.1}})
-    with pytest.raises(ConfigError, match="prior's precision is the weight decay"):
+    with pytest.raises(ConfigError, match="precision is the weight decay"):
         _learner(context, small, optimiser={"weight_decay": 1e-4})

@@ -374,10 +374,11 @@ def test_the_state_with_the_largest_evidence_is_kept(stripes, best):
     states, rows = [], []
     for _ in range(5):
         plain.advance()
-        states.append(copy.deepcopy(plain._model_state()))
+        states.append(copy.deepcopy([plain.parts.state_dict(), plain.hypers.state_dict()]))
         rows.append(selecting.advance())
     assert [row["lml/total"] for row in rows] == [*totals[:-1], -1.0]
-    assert _same(selecting._model_state(), states[best])
+    assert _same(selecting.parts.state_dict(), states[best][0])
+    assert _same(selecting.hypers.state_dict(), states[best][1])
     assert (rows[-1]["hyper/rotation"] == plain.hypers.values()["hyper/rotation"]) is (best == 4)
 
 
@@ -538,11 +539,11 @@ def test_the_hyper_share_of_a_joint_batch_moves_no_weight(stripes, form):
         ({"parameter_proportions": (0.5, 0.5)}, "equally many"),
         (
             {"proportions": (0.8, 0.2, 0.0), "parameter_proportions": (0.5, 0.2, 0.3)},
-            r"partition 3 has 0.3 of the weights and chunk 3 no data",
+            "partition 3 has 0.3 of the weights, chunk 3 no data",
         ),
-        ({"mixed": True}, "node scheme only"),
+        ({"mixed": True}, "set `scheme` to `node`"),
         ({"hyper_share": 0.2, "hyper_every": 2}, "in every pass"),
-        ({"hyper_share": 0.2, "batch_size": 1}, "2 or more"),
+        ({"hyper_share": 0.2, "batch_size": 1}, "needs 2 examples"),
         ({"scheme": "node", "defaults": "initial"}, "zero defaults"),
         ({"hypers": {"weight_decay": 0.1}}, "does not enter"),
         ({"hypers": {"label_smoothing": 0.1}}, "does not enter"),

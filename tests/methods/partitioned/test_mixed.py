@@ -33,9 +33,10 @@ def _parts(net, x):
 
 def _assert_mixed_equals_separate(parts, x, y, levels=LEVELS):
     batch = MixedBatch(parts, levels)
-    logits = batch.run(x)
+    logits = batch(x)
     losses = nn.functional.cross_entropy(logits, y, reduction="none")
-    mixed = batch.gradients((losses * torch.arange(1, len(x) + 1)).sum())
+    (losses * torch.arange(1, len(x) + 1)).sum().backward()
+    mixed = batch.grads()
     assert list(mixed) == sorted(set(levels.tolist()))
     for k in mixed:
         rows = levels == k
@@ -95,7 +96,7 @@ def test_units_that_do_not_fall_silent_are_masked_all_the_same():
 
 def test_units_are_labelled_through_flattening_and_residual_sums(digits_cnn, nets):
     x, _ = digits_cnn.batch()
-    layers = _parts(digits_cnn.build(), x).wiring.layers
+    layers = _parts(digits_cnn.build(), x).units
     assert layers["conv1"].in_labels.tolist() == [1]
     assert torch.equal(layers["conv2"].in_labels, layers["conv1"].out_labels)
     # 8x8 pooled twice: each channel is four features in a row
@@ -103,7 +104,7 @@ def test_units_are_labelled_through_flattening_and_residual_sums(digits_cnn, net
     assert layers["classifier"].out_labels.tolist() == [1] * 4
     assert all(units.is_silent for units in layers.values())
     case = nets["fixup_resnet"]
-    layers = _parts(case.build(), case.batch()[0]).wiring.layers
+    layers = _parts(case.build(), case.batch()[0]).units
     stream = layers["stem"].out_labels
     assert set(stream.tolist()) == {1, 2, 3}
     assert torch.equal(layers["stage1_block1.conv1"].in_labels, stream)
@@ -136,10 +137,10 @@ def test_later_chunks_leave_no_trace_in_earlier_gradients(digits_cnn):
 
     def gradients(inputs):
         batch = MixedBatch(parts, LEVELS)
-        losses = nn.functional.cross_entropy(batch.run(inputs), y, reduction="sum")
+        nn.functional.cross_entropy(batch(inputs), y, reduction="sum").backward()
         return {
             k: [s.gather(g) for s, g in zip(parts.shares(k), grads, strict=True)]
-            for k, grads in batch.gradients(losses).items()
+            for k, grads in batch.grads().items()
         }
 
     before = gradients(x)
@@ -154,10 +155,10 @@ def test_the_net_is_left_as_it_was(digits_cnn):
     x, _ = digits_cnn.batch(8)
     net = digits_cnn.build()
     parts = _parts(net, x)
-    MixedBatch(parts, LEVELS).run(x)
+    MixedBatch(parts, LEVELS)(x)
     assert all("forward" not in vars(module) for module in net.modules())
     with pytest.raises(ConfigError, match="one row per example"):
-        MixedBatch(parts, LEVELS).run(x[:5])
+        MixedBatch(parts, LEVELS)(x[:5])
     assert all("forward" not in vars(module) for module in net.modules())
 
 
@@ -165,11 +166,11 @@ def test_what_cannot_be_mixed_is_refused_by_name(nets):
     case = nets["wide_resnet"]
     x, _ = case.batch(8)
     with pytest.raises(ConfigError, match=r"`stage1_block1\.norm1` is a BatchNorm2d"):
-        MixedBatch(_parts(case.build(), x), LEVELS).run(x)
+        MixedBatch(_parts(case.build(), x), LEVELS)(x)
     net = nn.Sequential(nn.Conv2d(1, 6, 3, padding="same"), nn.Flatten(), nn.Linear(96, 2)).double()
     x = torch.ones(8, 1, 4, 4, dtype=torch.float64)
     with pytest.raises(ConfigError, match="`0` is a Conv2d: its padding"):
-        MixedBatch(_parts(net, x), LEVELS).run(x)
+        MixedBatch(_parts(net, x), LEVELS)(x)
     with pytest.raises(ConfigError, match="ascend"):
         MixedBatch(_parts(net, x), LEVELS.flip(0))
 

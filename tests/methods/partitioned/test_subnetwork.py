@@ -359,7 +359,7 @@ def test_a_tied_weight_belongs_to_the_latest_unit_of_its_places_in_the_node_sche
     parts = Partitioned(
         net, proportions=(0.5, 0.5), seed=0, scheme="node", example=torch.zeros(1, 6)
     )
-    units = parts.wiring.layers
+    units = parts.units
     expected = torch.ones(6, 6, dtype=torch.uint8)
     for layer in ("0", "2"):
         for o in range(6):
@@ -398,7 +398,7 @@ def test_the_layers_that_make_the_outputs_are_found_by_probing():
     parts = Partitioned(
         net, proportions=(0.5, 0.5), seed=0, scheme="node", example=torch.zeros(1, 6)
     )
-    labels = {name: set(units.out_labels.tolist()) for name, units in parts.wiring.layers.items()}
+    labels = {name: set(units.out_labels.tolist()) for name, units in parts.units.items()}
     assert labels == {"hidden": {1, 2}, "deep": {1}, "wide": {1}, "gate": {1}}
     assert list(labels)[-1] == "gate"  # one unit has one label, whatever it is called after
 

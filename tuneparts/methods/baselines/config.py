@@ -68,8 +68,7 @@ class AugerinoConfig(_LearntConfig):
         affine = self.hypers.affine
         if affine is None or affine.kind == "schwoebel" or "affine" in self.hypers.frozen:
             raise ValueError(
-                "`hypers.affine`: Augerino learns affine widths. Set its `kind` to `lila` or "
-                "`benton`, and do not freeze it."
+                "`hypers.affine`: Augerino learns affine widths, of kind `lila` or `benton`"
             )
         return self
 
@@ -104,7 +103,7 @@ class ValidationConfig(SupervisedConfig):
         if self.through_step and self.optimiser.kind != "sgd":
             raise ValueError(
                 f"`optimiser.kind` = `{self.optimiser.kind}`: `through_step` differentiates a step "
-                "of SGD, which is linear in its gradient. Set it to `sgd`."
+                "of SGD. Set it to `sgd`."
             )
         return self
 
@@ -151,27 +150,19 @@ class LaplaceConfig(_LearntConfig):
         return (*super().declared_metrics(), *WeightPrior().metrics("weight_prior"))
 
     def evidence_passes(self, num_classes: int) -> int:
-        """What one evidence step costs.
-
-        The diagonal has a Jacobian of the batch, K backward passes, and twice as many to
-        differentiate it. The factors have K backward passes without gradients by weights, and twice
-        as many to differentiate them: together about K passes over as large a batch.
-        """
-        if self.curvature == "diagonal":
+        """What one evidence step costs."""
+        if self.curvature == "diagonal":  # K backward passes, and twice as many for the gradient
             return 3 * num_classes
+        # The same without gradients by weights: about K passes over as large a batch.
         return math.ceil(num_classes * self.evidence_batch / self.batch_size)
 
     @model_validator(mode="after")
-    def _check_weight_decay(self) -> Self:
+    def _check_prior_and_likelihood(self) -> Self:
         if self.optimiser.weight_decay:
             raise ValueError(
-                "the prior's precision is the weight decay, and is learnt, but "
-                f"`optimiser.weight_decay` is {self.optimiser.weight_decay:g}. Set it to 0."
+                f"`optimiser.weight_decay` = {self.optimiser.weight_decay:g}: the learnt prior's "
+                "precision is the weight decay. Set it to 0."
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_curvature(self) -> Self:
         for name, hyper in self.hypers.parts.items():
             if hyper.place() == "loss" and hyper.enters_likelihood():
                 raise ValueError(
@@ -215,19 +206,15 @@ class LastLayerConfig(_LearntConfig):
             if hyper.place() != "inputs":
                 raise ValueError(
                     "the last layer's evidence depends on the inputs of the net, but the hyper "
-                    f"`{name}` acts on {hyper.place()}. Leave it out, or use another method."
+                    f"`{name}` acts on {hyper.place()}."
                 )
         return self
 
     @property
     def hyper_passes(self) -> int:
-        """What a hyper step costs.
-
-        Forward and backward without gradients by weights are two thirds of a pass, and a forward
-        over the inducing examples is a third of its share of the batch.
-        """
-        seen = self.batch_size * self.hypers.samples
-        return math.ceil(2 / 3 + self.num_inducing / seen / 3)
+        """What a hyper step costs."""
+        # Two thirds of a pass without gradients by weights, and a forward over inducing examples.
+        return math.ceil(2 / 3 + self.num_inducing / (self.batch_size * self.hypers.samples) / 3)
 
     def build(self, context: Context) -> Learner:
         from tuneparts.methods.baselines.last_layer import LastLayerLearner
@@ -255,22 +242,18 @@ class PosthocConfig(StandardConfig):
     @model_validator(mode="after")
     def _check_has_prior(self) -> Self:
         if self.prior == "decay" and not self.optimiser.weight_decay:
-            raise ValueError(
-                "weight decay is the prior's precision over N, but `optimiser.weight_decay` is 0. "
-                "Set it, or `prior` to `optimised`."
-            )
+            raise ValueError("`prior` = `decay`, but `optimiser.weight_decay` is 0. Set it.")
         return self
 
     def check(self, task: Task | None = None, *, copies_state: bool = False) -> None:
         super().check(task, copies_state=copies_state)
         if find_spec("laplace") is None:
             raise ConfigError(
-                "`posthoc_laplace` takes its curvature from laplace-torch, which is not installed. "
-                "Install it with `pip install 'tuneparts[laplace]'`, or use the method `laplace`."
+                "`posthoc_laplace` needs laplace-torch: `pip install 'tuneparts[laplace]'`, or use "
+                "the method `laplace`."
             )
 
     def build(self, context: Context) -> Learner:
-        self.check()
         from tuneparts.methods.baselines.posthoc import PosthocLearner
 
         return PosthocLearner(self, context)

@@ -19,7 +19,7 @@ I inputs and O outputs of a layer.
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tuneparts.core.errors import ConfigError, DivergedError
-from tuneparts.models.layers import Bias, ScalarMultiplier
+from tuneparts.models.layers import Bias, ScalarMultiplier, scaled_by_row
 from tuneparts.models.reweighted import reweighted, tied_names
 
 _Predict = Callable[[Callable[[Tensor], Tensor]], Tensor]
@@ -41,7 +41,7 @@ _SCALED = (Bias, ScalarMultiplier, nn.GroupNorm, nn.LayerNorm)
 
 
 def check_memory(
-    net: nn.Module, *, num_examples: int, num_classes: int, num_copies: int, max_gb: float
+    net: nn.Module, num_examples: int, num_classes: int, *, num_copies: int, max_gb: float
 ) -> None:
     """Refuse Jacobians of a batch that would not fit, so many copies of which are alive at once."""
     num_weights = sum(p.numel() for p in net.parameters())
@@ -60,14 +60,9 @@ def diagonal_ggn(
     """Logits of a batch and the diagonal of its curvature, summed over the batch.
 
     Every example is given weights of its own, equal in value, so that one backward pass per class
-    yields the Jacobians of all examples.
-
-    Args:
-        net: without statistics over the batch; read, never moved.
-        predict: from a function of inputs (N, ...) to logits (N, K), to averaged logits (B, K).
-        num_examples: B.
-        differentiable: whether the result carries a graph to what `predict` depends on, at the
-            memory of K Jacobians of the batch instead of two.
+    yields the Jacobians of all examples. `predict` maps a net, from inputs (N, ...) to logits
+    (N, K), to averaged logits (B, K). If `differentiable`, the result carries a graph to what
+    `predict` depends on, at the memory of K Jacobians of the batch instead of two.
     """
     own = {name: p.detach() for name, p in net.named_parameters() if p.requires_grad}
     copies = {
@@ -87,12 +82,8 @@ def diagonal_ggn(
     mean = {name: torch.zeros_like(c) for name, c in copies.items()}
     square = {name: torch.zeros_like(c) for name, c in copies.items()}
     for k in range(logits_BK.shape[1]):
-        rows = torch.autograd.grad(
-            logits_BK[:, k].sum(),
-            list(copies.values()),
-            retain_graph=True,
-            create_graph=differentiable,
-        )
+        own_k, leaves = logits_BK[:, k].sum(), list(copies.values())
+        rows = torch.autograd.grad(own_k, leaves, retain_graph=True, create_graph=differentiable)
         for name, row_Bn in zip(copies, rows, strict=True):
             weight_B = probs_BK[:, k].view(-1, *[1] * (row_Bn.dim() - 1))
             mean[name] = mean[name] + weight_B * row_Bn
@@ -148,27 +139,24 @@ class _Spectrum:
 
 
 def decomposed(h: Curvature) -> _Spectrum:
-    """The spectrum of a parameter's curvature."""
+    """The spectrum of a parameter's curvature, whose factors have no negative eigenvalues."""
     if not isinstance(h, tuple):
         return _Spectrum((h,))
-    found = [_eigen(factor) for factor in h]
-    return _Spectrum(tuple(v.clamp_min(0) for v, _ in found), tuple(basis for _, basis in found))
-
-
-def _eigen(factor: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvalues and eigenvectors of a symmetric matrix without negative eigenvalues."""
-    try:
-        values, basis = torch.linalg.eigh(factor)
-        is_found = bool(values.isfinite().all())
-    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-        is_found = False
-    if not is_found and factor.isfinite().all():
-        # Factors with many inputs that are always 0 do that: by an error, or, in some LAPACKs, by
-        # eigenvalues that are no numbers. Their singular values are the same.
-        basis, values, _ = torch.linalg.svd(factor)
-    elif not is_found:
-        raise DivergedError("the curvature is not finite: the net or its hypers have diverged.")
-    return values, basis
+    found = []
+    for factor in h:
+        try:
+            values, basis = torch.linalg.eigh(factor)
+            is_found = bool(values.isfinite().all())
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+            is_found = False
+        if not is_found and not factor.isfinite().all():
+            raise DivergedError("the curvature is not finite: the net or its hypers have diverged.")
+        if not is_found:
+            # Factors with many inputs that are always 0 do that: by an error, or, in some LAPACKs,
+            # by eigenvalues that are no numbers. Their singular values are the same.
+            basis, values, _ = torch.linalg.svd(factor)
+        found.append((values.clamp_min(0), basis))
+    return _Spectrum(*zip(*found, strict=True))
 
 
 def log_evidence(
@@ -193,6 +181,7 @@ def log_evidence(
 
 def check_factors(net: nn.Module, *, max_gb: float) -> None:
     """Refuse a net with weights whose Kronecker factors are not known, or would not fit."""
+    sides = [0]
     for name, module in net.named_modules():
         has_own = any(p.requires_grad for p in module.parameters(recurse=False))
         is_grouped = isinstance(module, nn.Conv2d) and module.groups > 1
@@ -203,17 +192,13 @@ def check_factors(net: nn.Module, *, max_gb: float) -> None:
                 f"`{name}` is a {what}: Kronecker factors are known for {known}. "
                 "Use `curvature='diagonal'`, or another net."
             )
+        if isinstance(module, _FACTORED):
+            sides += [module.weight[0].numel(), len(module.weight)]
     if tied := tied_names(net):
         raise ConfigError(
             f"`{next(iter(tied))}` is shared: Kronecker factors are those of a layer that has its "
             "weights for itself. Use `curvature='diagonal'`."
         )
-    sides = [
-        side
-        for module in net.modules()
-        if isinstance(module, _FACTORED)
-        for side in (module.weight[0].numel(), len(module.weight))
-    ]
     # The running mean, that of the batch, its eigenvectors, and what the decomposition needs.
     needed = 4 * 6 * sum(side**2 for side in sides) / 1e9
     if needed > max_gb:
@@ -231,118 +216,72 @@ def kronecker_ggn(
     By parameter name they are (A, B) of weights, (B,) of biases, and the diagonal, in the shape of
     the parameter, of scales and shifts. Arguments are those of `diagonal_ggn`; see `check_factors`.
     """
-    watched, watch = _watched(net, num_examples)
+    watch = _Watch(net, num_examples)
     with torch.enable_grad():
-        logits_BK = predict(watched)
+        logits_BK = predict(watch.net)
     p_BK = logits_BK.softmax(dim=1) if differentiable else logits_BK.detach().softmax(dim=1)
     # R R^T = diag(p) - p p^T, so that column k of R takes one backward pass.
     root_BK = p_BK.sqrt()
     R_BKK = torch.diag_embed(root_BK) - p_BK[:, :, None] * root_BK[:, None, :]
-    outputs = list(watch.outputs.values())
+    seen = [*watch.outputs.values(), *watch.copies.values()]
     columns = [
         torch.autograd.grad(
-            logits_BK,
-            [*outputs, *watch.copies.values()],
-            R_BKK[:, :, k],
-            retain_graph=True,
-            create_graph=differentiable,
+            logits_BK, seen, R_BKK[:, :, k], retain_graph=True, create_graph=differentiable
         )
         for k in range(logits_BK.shape[1])
     ]
     found: dict[str, Curvature] = {}
-    for i, name in enumerate(watch.outputs):
+    for i, (name, x) in enumerate(watch.inputs.items()):
         layer = net.get_submodule(name)
         B_OO = _outer(layer, [column[i] for column in columns], num_examples)
-        if layer.weight.requires_grad:
-            x = watch.inputs[name] if differentiable else watch.inputs[name].detach()
-            found[f"{name}.weight"] = _inner(layer, x, num_examples), B_OO
-        if layer.bias is not None and layer.bias.requires_grad:
-            found[f"{name}.bias"] = (B_OO,)
-    for i, name in enumerate(watch.copies, start=len(outputs)):
-        shape = net.get_parameter(name).shape
-        squares = torch.stack([column[i].square().sum(0) for column in columns])
-        found[name] = squares.sum(0).view(shape)
+        A_II = _inner(layer, x if differentiable else x.detach(), num_examples)
+        found |= {f"{name}.weight": (A_II, B_OO), f"{name}.bias": (B_OO,)}
+    for i, name in enumerate(watch.copies, start=len(watch.outputs)):
+        found[name] = torch.stack([column[i].square().sum(0) for column in columns]).sum(0)
     if not differentiable:
         logits_BK = logits_BK.detach()
     return logits_BK, {n: found[n] for n, p in net.named_parameters() if p.requires_grad}
 
 
-@dataclass(frozen=True)
 class _Watch:
-    """What the hooks of one forward pass remember, by layer or parameter name."""
+    """A net at constant weights that remembers, by name, what its layers see and give."""
 
-    inputs: dict[str, Tensor] = field(default_factory=dict)
-    outputs: dict[str, Tensor] = field(default_factory=dict)
-    copies: dict[str, Tensor] = field(default_factory=dict)
-    """Scales and shifts, one for each example."""
+    def __init__(self, net: nn.Module, num_examples: int) -> None:
+        self.net = reweighted(net, {name: p.detach() for name, p in net.named_parameters()})
+        self._num_examples = num_examples
+        self.inputs: dict[str, Tensor] = {}
+        self.outputs: dict[str, Tensor] = {}
+        self.copies: dict[str, Tensor] = {}
+        """Scales and shifts (B, ...), one for each example."""
+        for name, module in self.net.named_modules():
+            if any(p.requires_grad for p in net.get_submodule(name).parameters(recurse=False)):
+                hook = self._remember if isinstance(module, _FACTORED) else self._rescale
+                # The copy shares its hooks with the net, which is left alone.
+                module._forward_hooks = OrderedDict(module._forward_hooks)
+                module.register_forward_hook(partial(hook, name))
 
+    def _remember(
+        self, name: str, _: nn.Module, given: tuple[Tensor, ...], output: Tensor
+    ) -> Tensor:
+        if name in self.outputs:
+            raise ConfigError(
+                f"`{name}` is called again: Kronecker factors are those of a layer that is called "
+                "once. Use `curvature='diagonal'`."
+            )
+        self.inputs[name] = given[0]
+        self.outputs[name] = output if output.requires_grad else output.requires_grad_()
+        return output.clone()  # what follows may change it in place
 
-def _watched(net: nn.Module, num_examples: int) -> tuple[nn.Module, _Watch]:
-    """The net at constant weights, with hooks that remember what its layers see and give."""
-    frozen = {name: p.detach() for name, p in net.named_parameters()}
-    copy, watch = reweighted(net, frozen), _Watch()
-    for name, module in copy.named_modules():
-        original = net.get_submodule(name)
-        if not any(p.requires_grad for p in original.parameters(recurse=False)):
-            continue
-        hook: Callable[..., Tensor]
-        if isinstance(module, _FACTORED):
-            hook = partial(_remember, watch=watch, name=name)
-        else:
-            hook = partial(_rescale, watch=watch, name=name, num_examples=num_examples)
-        # The copy shares its hooks with the net, which is left alone.
-        module._forward_hooks = OrderedDict(module._forward_hooks)
-        module.register_forward_hook(hook)
-    return copy, watch
-
-
-def _remember(
-    _: nn.Module, given: tuple[Tensor, ...], output: Tensor, *, watch: _Watch, name: str
-) -> Tensor:
-    if name in watch.outputs:
-        raise ConfigError(
-            f"`{name}` is called again: Kronecker factors are those of a layer that is called "
-            "once. Use `curvature='diagonal'`."
-        )
-    watch.inputs[name] = given[0]
-    watch.outputs[name] = output if output.requires_grad else output.requires_grad_()
-    return output.clone()  # what follows may change it in place
-
-
-def _rescale(
-    module: nn.Module,
-    given: tuple[Tensor, ...],
-    _: Tensor,
-    *,
-    watch: _Watch,
-    name: str,
-    num_examples: int,
-) -> Tensor:
-    """The output of a layer of scales or shifts, with a copy of them for each example."""
-    x = given[0]
-    own = {}
-    for key, parameter in module._parameters.items():
-        if parameter is None:
-            continue
-        path = f"{name}.{key}" if name else key
-        flat = parameter.detach().reshape(1, -1)
-        watch.copies[path] = flat.expand(num_examples, -1).clone().requires_grad_()
-        own[key] = watch.copies[path].repeat_interleave(len(x) // num_examples, dim=0)
-    if isinstance(module, Bias):
-        return x + own["bias"].view(-1, *[1] * (x.dim() - 1))
-    if isinstance(module, ScalarMultiplier):
-        return x * own["scale"].view(-1, *[1] * (x.dim() - 1))
-    if isinstance(module, nn.GroupNorm):
-        y = F.group_norm(x, module.num_groups, eps=module.eps)
-        shape = [module.num_channels, *[1] * (x.dim() - 2)]
-    else:
-        assert isinstance(module, nn.LayerNorm)
-        y = F.layer_norm(x, module.normalized_shape, eps=module.eps)
-        kept = list(module.normalized_shape)
-        shape = [*[1] * (x.dim() - 1 - len(kept)), *kept]
-    if "weight" in own:
-        y = y * own["weight"].view(-1, *shape)
-    return y + own["bias"].view(-1, *shape) if "bias" in own else y
+    def _rescale(
+        self, name: str, module: nn.Module, given: tuple[Tensor, ...], _: Tensor
+    ) -> Tensor:
+        """The output of a layer of scales or shifts, with a copy of them for each example."""
+        own = {}
+        for key, parameter in module.named_parameters():
+            copies = parameter.detach().expand(self._num_examples, *parameter.shape).clone()
+            self.copies[f"{name}.{key}" if name else key] = copies.requires_grad_()
+            own[key] = copies.repeat_interleave(len(given[0]) // self._num_examples, dim=0)
+        return scaled_by_row(module, given[0], own)
 
 
 def _inner(layer: nn.Module, x: Tensor, num_examples: int) -> Tensor:

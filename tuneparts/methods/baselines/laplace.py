@@ -12,6 +12,7 @@ since a step over all data would cost more than the whole budget of other method
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,24 +32,15 @@ from tuneparts.methods.baselines.curvature import (
     kronecker_ggn,
     log_evidence,
 )
-from tuneparts.methods.baselines.standard import JointLearner
+from tuneparts.methods.baselines.standard import OneNetLearner
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
 from tuneparts.training.step import adam, gradient_step
 
 
 class LaplaceLearner(
-    JointLearner,
-    parts=(
-        "net",
-        "_log_precisions",
-        "optimiser",
-        "_hyper_optimiser",
-        "_batches",
-        "_evidence_batches",
-        "_augmentation",
-        "_evidence_augmentation",
-    ),
+    OneNetLearner,
+    parts=("_log_precisions", "_hyper_optimiser", "_evidence_batches", "_evidence_augmentation"),
     values=("_curvature", "_since"),
 ):
     """Weight steps, and evidence steps that cost several passes each."""
@@ -60,62 +52,49 @@ class LaplaceLearner(
         for name, module in self.net.named_modules():
             if getattr(module, "running_mean", None) is not None:
                 raise ConfigError(
-                    f"`{name}` is a {type(module).__name__}: the curvature needs predictions that "
-                    "do not depend on other examples of a batch. Use a net without batch norms."
+                    f"`{name}` is a {type(module).__name__}: the curvature is that of predictions "
+                    "of each example by itself. Use a net without batch norms."
                 )
         if self.hypers.dropout is not None or config.hypers.acting_on("activations"):
             raise ConfigError(
-                "the net or the hypers have dropout rates, or other hypers of activations: the "
-                "curvature is that of a prediction without. Set them to 0, or leave them out."
+                "the net has dropout rates, or hypers act on activations: the curvature is that of "
+                "a prediction without. Set them to 0, or leave them out."
             )
         if config.curvature == "kronecker":
             check_factors(self.net, max_gb=config.max_gb)
         else:  # rows, squares and products with probabilities are all kept for the gradient
-            check_memory(
-                self.net,
-                num_examples=config.evidence_batch,
-                num_classes=context.task.num_classes,
-                num_copies=4,
-                max_gb=config.max_gb,
-            )
+            num_classes, size = context.task.num_classes, config.evidence_batch
+            check_memory(self.net, size, num_classes, num_copies=4, max_gb=config.max_gb)
         names = [name for name, _ in self.net.named_parameters()]
         start = torch.full((), config.precision, device=context.device).log()
         self._log_precisions = nn.ParameterList(start.clone() for _ in names)
         self.log_precision = dict(zip(names, self._log_precisions, strict=True))
         self._curvature: dict[str, Curvature] = {}
         rate = config.hyper_lr if config.precision_lr is None else config.precision_lr
-        precisions = {"params": list(self.log_precision.values()), "lr": rate}
-        psi = self.hypers.learnable()
-        groups = [{"params": psi, "lr": config.hyper_lr}, precisions] if psi else [precisions]
+        groups: list[dict[str, Any]] = [{"params": self._log_precisions, "lr": rate}]
+        if psi := self.hypers.learnable():
+            groups.insert(0, {"params": psi})
         self._hyper_optimiser = adam(groups, lr=config.hyper_lr)
+        num, size = len(self.train_data), config.evidence_batch
         self._evidence_batches = Batches(
-            len(self.train_data),
-            config.evidence_batch,
-            seed=context.seed,
-            stream=("evidence",),
-            replacement=True,
+            num, size, seed=context.seed, stream=("evidence",), replacement=True
         )
         self._evidence_augmentation = self.generator("augment evidence steps")
         self._since = 0
 
-    @property
-    def evidence_passes(self) -> int:
-        """What one evidence step costs."""
-        return self.config.evidence_passes(self.context.task.num_classes)
-
     def step(self) -> Step:
         is_due = self._since >= self.config.evidence_every and self.progress >= self.config.burn_in
-        if is_due and self.passes + self.evidence_passes <= self.config.passes:
+        cost = self.config.evidence_passes(self.context.task.num_classes)
+        if is_due and self.passes + cost <= self.config.passes:
             self._since = 0
-            loss = self.evidence_step()
-            return Step(passes=self.evidence_passes, losses={"train/hyper_loss": loss})
+            return Step(passes=cost, losses={"train/hyper_loss": self.evidence_step()})
         self._since += 1
         return Step(passes=1, losses={"train/loss": self.weight_step()})
 
     def weight_step(self) -> Tensor:
         """Move the weights towards the posterior's maximum; returns the likelihood's loss."""
         with self.hypers.detached():
-            likelihood_loss = self._next_loss()
+            likelihood_loss = self.next_loss()
         energy = sum(
             self.log_precision[name].detach().exp() * p.square().sum()
             for name, p in self.net.named_parameters()
@@ -132,12 +111,8 @@ class LaplaceLearner(
         estimate = {name: grown(h, num / size) for name, h in curvature.items()}
         self._remember({name: each(Tensor.detach, h) for name, h in estimate.items()})
         spectra = {name: decomposed(h) for name, h in self._curvature.items()}
-        evidence = log_evidence(
-            likelihood,
-            self._weights(),
-            {name: spectrum.values for name, spectrum in spectra.items()},
-            self.log_precision,
-        )
+        values = {name: spectrum.values for name, spectrum in spectra.items()}
+        evidence = log_evidence(likelihood, self._weights(), values, self.log_precision)
         # d log det(H + P) = tr((H + P)^-1 dH): inverse from the running mean, dH from the batch.
         movement = sum(
             spectra[name].slope(h, self.log_precision[name].detach().exp())
@@ -162,21 +137,12 @@ class LaplaceLearner(
             return float(log_evidence(likelihood, self._weights(), values, self.log_precision))
 
     def evaluate(self) -> dict[str, float]:
-        metrics = {**super().evaluate(), **self.prior()}
-        reports = -(-self.passes // self.config.interval)
-        if self.finished or reports % self.config.lml_every == 0:
-            total = self.evidence()
-            metrics |= {"lml/total": total, "lml/per_example": total / len(self.train_data)}
-        return metrics
-
-    def prior(self) -> dict[str, float]:
-        """The prior's precision of each parameter tensor over N, by metric name.
-
-        As weight decay it is what a net is trained with that follows this one, see `WeightPrior`.
-        """
-        num = len(self.train_data)
+        metrics, num = super().evaluate(), len(self.train_data)
+        # Over N: the weight decay of a net that follows this one, see `WeightPrior`.
         precisions = torch.stack(list(self._log_precisions)).detach().exp().tolist()
-        return {f"hyper/weight_prior.{i}": one / num for i, one in enumerate(precisions)}
+        metrics |= {f"hyper/weight_prior.{i}": one / num for i, one in enumerate(precisions)}
+        is_due = self.is_lml_due(self.config.lml_every)
+        return metrics | (self.lml(self.evidence()) if is_due else {})
 
     def _ggn(
         self, x: Tensor, generator: torch.Generator, *, differentiable: bool
@@ -193,7 +159,7 @@ class LaplaceLearner(
         return {name: p.detach() for name, p in self.net.named_parameters()}
 
     def _remember(self, estimate: dict[str, Curvature]) -> None:
+        mean = partial(torch.lerp, weight=self.config.memory)
         for name, new in estimate.items():
-            old = self._curvature.get(name, new)
-            mean = partial(torch.lerp, weight=self.config.memory)
-            self._curvature[name] = new if old is new else each(mean, new, old)
+            old = self._curvature.get(name)
+            self._curvature[name] = new if old is None else each(mean, new, old)

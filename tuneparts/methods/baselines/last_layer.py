@@ -24,8 +24,7 @@ Shapes: B examples, S samples of each, D features, M inducing features, K output
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -35,7 +34,7 @@ from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.batches import Batches
 from tuneparts.methods.baselines.config import LastLayerConfig
-from tuneparts.methods.baselines.standard import JointLearner
+from tuneparts.methods.baselines.standard import OneNetLearner
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import EVAL_BATCH, Step
 from tuneparts.training.step import adam, gradient_step
@@ -131,16 +130,8 @@ def bound(found: Averages, y_NK: Tensor, noise: float) -> Tensor:
 
 
 class LastLayerLearner(
-    JointLearner,
-    parts=(
-        "net",
-        "optimiser",
-        "_hyper_optimiser",
-        "_batches",
-        "_hyper_batches",
-        "_augmentation",
-        "_hyper_augmentation",
-    ),
+    OneNetLearner,
+    parts=("_hyper_optimiser", "_hyper_batches", "_hyper_augmentation"),
     values=("_second", "_cross", "_since"),
 ):
     """Weight steps, and hyper steps by the bound of the process."""
@@ -151,9 +142,7 @@ class LastLayerLearner(
         super().__init__(config, context)
         self._head = last_linear(self.net)
         if self.hypers.dropout is not None:
-            raise ConfigError(
-                "the net has dropout rates: the process sees features without. Set them to 0."
-            )
+            raise ConfigError("the net has dropout rates, but features have none. Set them to 0.")
         psi = self.hypers.learnable()
         self._hyper_optimiser = adam(psi, lr=config.hyper_lr) if psi else None
         num, size, seed = len(self.train_data), config.batch_size, context.seed
@@ -173,15 +162,15 @@ class LastLayerLearner(
         has_passes_left = self.passes + config.hyper_passes <= config.passes
         if is_due and has_passes_left and self._hyper_optimiser is not None:
             self._since = 0
-            loss = self.hyper_step()
-            return Step(passes=config.hyper_passes, losses={"train/hyper_loss": loss})
+            losses = {"train/hyper_loss": self.hyper_step()}
+            return Step(passes=config.hyper_passes, losses=losses)
         self._since += 1
         return Step(passes=1, losses={"train/loss": self.weight_step()})
 
     def weight_step(self) -> Tensor:
         """Move the weights by one batch under the present hypers."""
         with self.hypers.detached():
-            loss = self._next_loss()
+            loss = self.next_loss()
         gradient_step(loss, self.optimiser)
         return loss.detach()
 
@@ -194,9 +183,12 @@ class LastLayerLearner(
         found = self._induced().averages(self._features(x, self._hyper_augmentation))
         self.net.train()
         y_BK, scale = self._targets(y_B), num / len(x)
-        self._remember(found.second.detach() * scale, found.psi_BM.detach().T @ y_BK * scale)
-        assert self._second is not None
-        assert self._cross is not None
+        second, cross = found.second.detach() * scale, found.psi_BM.detach().T @ y_BK * scale
+        if self._second is None or self._cross is None:
+            self._second, self._cross = second, cross
+        else:
+            self._second = torch.lerp(second, self._second, self.config.memory)
+            self._cross = torch.lerp(cross, self._cross, self.config.memory)
         q = Posterior.best(self._second, self._cross, noise)
         loss = (q.divergence() - scale * q.expected(found, y_BK, noise)) / num
         gradient_step(loss, self._hyper_optimiser)
@@ -215,63 +207,48 @@ class LastLayerLearner(
             found.append(induced.averages(self._features(x, generator)))
             targets.append(self._targets(y_B))
         self.net.train(was_training)
-        rest = (one.prior_variance for one in found[1:])
-        prior_variance = sum(rest, start=found[0].prior_variance)
+        prior_variance = sum((one.prior_variance for one in found[1:]), found[0].prior_variance)
         total = Averages(torch.cat([one.psi_BM for one in found]), prior_variance)
         return float(bound(total, torch.cat(targets), self.config.noise))
 
     def evaluate(self) -> dict[str, float]:
-        metrics = super().evaluate()
-        if self.finished:
-            total = self.evidence()
-            metrics |= {"lml/total": total, "lml/per_example": total / len(self.train_data)}
-        return metrics
+        return super().evaluate() | (self.lml(self.evidence()) if self.finished else {})
 
     def _features(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Features (B, S, D) of augmented inputs."""
-        with self._watched() as seen:
-            self.hypers.predict(self.net, x, generator=generator, training=True)
-        return seen[0].view(len(x), -1, seen[0].shape[-1])
+        z_ND = self._seen(
+            lambda: self.hypers.predict(self.net, x, generator=generator, training=True)
+        )
+        return z_ND.view(len(x), -1, z_ND.shape[-1])
 
     def _induced(self) -> InducedFeatures:
         """The process at the features that the inducing examples have now, as they are."""
         x, _ = self.train_data.take(self._inducing)
-        with torch.no_grad(), self._watched() as seen:
-            self.net(x)
-        return InducedFeatures(seen[0], self.config.lengthscale * median_distance(seen[0]))
+        with torch.no_grad():
+            z_MD = self._seen(lambda: self.net(x))
+        return InducedFeatures(z_MD, self.config.lengthscale * median_distance(z_MD))
 
-    @contextmanager
-    def _watched(self) -> Iterator[list[Tensor]]:
-        """Inside the block every call of the net adds its features (N, D), in double precision."""
+    def _seen(self, call: Callable[[], object]) -> Tensor:
+        """The inputs (N, D) of the last layer in a call of the net, in double precision."""
         seen: list[Tensor] = []
         handle = self._head.register_forward_pre_hook(
             lambda _, given: seen.append(given[0].double())
         )
         try:
-            yield seen
+            call()
         finally:
             handle.remove()
+        return seen[0]
 
     def _targets(self, y_B: Tensor) -> Tensor:
         """One-hot labels (B, K) around their mean without knowledge."""
         num_classes = self.context.task.num_classes
         return nn.functional.one_hot(y_B, num_classes).double() - 1 / num_classes
 
-    def _remember(self, second_MM: Tensor, cross_MK: Tensor) -> None:
-        if self._second is None or self._cross is None:
-            self._second, self._cross = second_MM, cross_MK
-            return
-        kept = self.config.memory
-        self._second = torch.lerp(second_MM, self._second, kept)
-        self._cross = torch.lerp(cross_MK, self._cross, kept)
-
 
 def last_linear(net: nn.Module) -> nn.Linear:
     """The last linear layer of a net, whose inputs are the features; refuses a net without."""
     found = [module for module in net.modules() if isinstance(module, nn.Linear)]
     if not found:
-        raise ConfigError(
-            "the process uses the inputs of the last linear layer, but the net has none. Use one "
-            "that ends in one."
-        )
+        raise ConfigError("the features are the inputs of a linear layer, but the net has none.")
     return found[-1]

@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from tuneparts.core import _torchvision, seeding
@@ -20,8 +19,7 @@ from tuneparts.methods.baselines.config import PosthocConfig
 from tuneparts.methods.baselines.curvature import check_memory
 from tuneparts.methods.baselines.standard import StandardLearner
 from tuneparts.training.learner import Context
-
-_NUM_PRIOR_STEPS = 100
+from tuneparts.training.loop import UnderHypers
 
 
 class PosthocLearner(StandardLearner, values=("_best",)):
@@ -32,45 +30,32 @@ class PosthocLearner(StandardLearner, values=("_best",)):
     def __init__(self, config: PosthocConfig, context: Context) -> None:
         super().__init__(config, context)
         self._best: dict[str, Any] | None = None
-        drawn = self.hypers.drawn()
-        if drawn:
+        if drawn := self.hypers.drawn():
             raise ConfigError(
                 f"hypers {', '.join(drawn)}: laplace-torch needs predictions that draw nothing. "
                 "Remove them, or use the method `laplace`."
             )
         if config.hessian != "kron":  # whose factors need no Jacobians
-            check_memory(
-                self.net,
-                num_examples=config.batch_size,
-                num_classes=context.task.num_classes,
-                num_copies=3,
-                max_gb=config.max_gb,
-            )
+            num_classes, size = context.task.num_classes, config.batch_size
+            check_memory(self.net, size, num_classes, num_copies=3, max_gb=config.max_gb)
 
     def evidence(self) -> float:
         """Log p(D) of the training data, in nats."""
-        laplace = _library()
-        batches = list(self.train_data.iterate(self.config.batch_size))
-        data = TensorDataset(torch.cat([x for x, _ in batches]), torch.cat([y for _, y in batches]))
-        model = _Predictor(self)
+        _torchvision.load()  # before laplace-torch, whose metrics import it plainly
+        batches = self.train_data.iterate(self.config.batch_size)
+        data = TensorDataset(*map(torch.cat, zip(*batches, strict=True)))
         was_training = self.net.training
-        model.eval()
+        model = UnderHypers(self.net, self.hypers, self.context.seed).eval()
         # Loaders and estimators of the library draw from the global generator.
         with seeding.isolated(self.context.seed, "laplace"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            posterior: Any = laplace.Laplace(
-                model,
-                "classification",
-                subset_of_weights="all",
-                hessian_structure=self.config.hessian,
-            )
+            warnings.simplefilter("ignore")  # it scripts functions, which torch deprecates
+            laplace = import_module("laplace")
+            how = {"subset_of_weights": "all", "hessian_structure": self.config.hessian}
+            posterior: Any = laplace.Laplace(model, "classification", **how)
             posterior.fit(DataLoader(data, batch_size=self.config.batch_size))
             if self.config.prior == "optimised":
                 posterior.optimize_prior_precision(
-                    method="marglik",
-                    n_steps=_NUM_PRIOR_STEPS,
-                    lr=0.1,
-                    prior_structure="layerwise",
+                    method="marglik", n_steps=100, lr=0.1, prior_structure="layerwise"
                 )
                 found = posterior.log_marginal_likelihood()
             else:
@@ -81,13 +66,9 @@ class PosthocLearner(StandardLearner, values=("_best",)):
         return float(found)
 
     def evaluate(self) -> dict[str, float]:
-        reports = -(-self.passes // self.config.interval)
-        is_due = self.finished or reports % self.config.lml_every == 0
-        found = self._select(self.evidence()) if is_due else {}
-        return {**super().evaluate(), **found}  # the weights may have been changed to the best
-
-    def _select(self, total: float) -> dict[str, float]:
-        """Remember the best weights, and end with them if the config says so."""
+        if not self.is_lml_due(self.config.lml_every):
+            return super().evaluate()
+        total = self.evidence()
         if self.config.select_by_lml:
             if self._best is None or total > self._best["total"]:
                 net = copy.deepcopy(dict(self.net.state_dict()))
@@ -95,25 +76,4 @@ class PosthocLearner(StandardLearner, values=("_best",)):
             if self.finished:
                 self.net.load_state_dict(self._best["net"])
                 total = float(self._best["total"])
-        return {"lml/total": total, "lml/per_example": total / len(self.train_data)}
-
-
-def _library() -> Any:
-    """The package laplace-torch."""
-    _torchvision.load()  # before laplace-torch, whose metrics import it plainly
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it scripts functions, which torch deprecates
-        return import_module("laplace")
-
-
-class _Predictor(nn.Module):
-    """The net with its fixed hypers as one module, as the library wants it."""
-
-    def __init__(self, learner: PosthocLearner) -> None:
-        super().__init__()
-        self.net = learner.net
-        self._hypers = [learner.hypers]  # in a list: their numbers are no weights of the model
-        self._generator = learner.generator("evaluate lml")
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self._hypers[0].predict(self.net, x, generator=self._generator, training=False)
+        return super().evaluate() | self.lml(total)

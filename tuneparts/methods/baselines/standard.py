@@ -17,30 +17,52 @@ from tuneparts.training.config import SupervisedConfig
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step, SupervisedLearner
 from tuneparts.training.pack import PackableLearner
-from tuneparts.training.step import Batch, adam, gradient_step, loss_on, set_lr
+from tuneparts.training.step import Batch, adam, gradient_step, set_lr
 
 SAFE_WIDTH = 10.0
 
 
-class StandardLearner(
-    PackableLearner,
-    parts=("net", "optimiser", "_batches", "augmentation", "_fixed_augmentation"),
-):
-    """Cross-entropy on batches drawn without replacement."""
+class OneNetLearner(SupervisedLearner, parts=("net", "optimiser", "_batches", "augmentation")):
+    """One net, its optimiser, and batches for it drawn without replacement."""
+
+    def __init__(
+        self, config: SupervisedConfig, context: Context, *, learns_hypers: bool = True
+    ) -> None:
+        super().__init__(config, context, learns_hypers=learns_hypers)
+        self.optimiser = config.optimiser.build(self.net)
+        num, size = len(self.train_data), config.batch_size
+        self._batches = Batches(num, size, seed=context.seed, replacement=False)
+        self.augmentation = self.generator("augment")
+
+    def batch(self) -> Batch:
+        """Draw the examples of a step."""
+        return self.train_data.take(self._batches.next(), of=self._batches)
+
+    def next_loss(self) -> Tensor:
+        """The loss of the next batch; the optimiser gets the schedule's rate for a step by it."""
+        set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
+        return self.batch_loss(self.batch(), self.augmentation)
+
+    def is_lml_due(self, every: int) -> bool:
+        """Whether this report has the evidence: each `every`-th does, and the last."""
+        return self.finished or -(-self.passes // self.config.interval) % every == 0
+
+    def lml(self, total: float) -> dict[str, float]:
+        """The evidence of all training data by metric name."""
+        return {"lml/total": total, "lml/per_example": total / len(self.train_data)}
+
+
+class StandardLearner(OneNetLearner, PackableLearner, parts=("_fixed_augmentation",)):
+    """Steps by the loss of the target."""
 
     config: StandardConfig
 
     def __init__(self, config: StandardConfig, context: Context) -> None:
-        super().__init__(config, context)
-        self.optimiser = config.optimiser.build(self.net)
-        self._batches = Batches(
-            len(self.train_data), config.batch_size, seed=context.seed, replacement=False
-        )
-        self.augmentation = self.generator("augment")
+        super().__init__(config, context, learns_hypers=False)
         self._fixed_augmentation = self.generator("fixed augmentation")
 
     def batch(self) -> Batch:
-        x, y_B = self.train_data.take(self._batches.next(), of=self._batches)
+        x, y_B = super().batch()
         return self.config.augmentation(x, self._fixed_augmentation), y_B
 
     def skip_to(self, other: "StandardLearner") -> None:
@@ -48,14 +70,7 @@ class StandardLearner(
         self._fixed_augmentation.set_state(other._fixed_augmentation.get_state())
 
     def step(self) -> Step:
-        set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
-        loss = loss_on(
-            self.batch(),
-            net=self.net,
-            hypers=self.hypers,
-            target=self.target,
-            generator=self.augmentation,
-        )
+        loss = self.next_loss()
         gradient_step(self.hypers.penalised(loss, self.net.parameters()), self.optimiser)
         return Step(passes=1, losses={"train/loss": loss.detach()})
 
@@ -66,32 +81,7 @@ def reward(widths: Tensor, *, reg: float, safe: bool) -> Tensor:
     return found * (widths < SAFE_WIDTH).all() if safe else found
 
 
-class JointLearner(SupervisedLearner):
-    """What methods share that learn hypers beside one net: its optimiser, and batches for it."""
-
-    def __init__(self, config: SupervisedConfig, context: Context) -> None:
-        super().__init__(config, context, learns_hypers=True)
-        self.optimiser = config.optimiser.build(self.net)
-        self._batches = Batches(
-            len(self.train_data), config.batch_size, seed=context.seed, replacement=False
-        )
-        self._augmentation = self.generator("augment")
-
-    def _next_loss(self) -> Tensor:
-        """The loss of the next batch; the optimiser gets the schedule's rate for a step by it."""
-        set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
-        return loss_on(
-            self.train_data.take(self._batches.next(), of=self._batches),
-            net=self.net,
-            hypers=self.hypers,
-            target=self.target,
-            generator=self._augmentation,
-        )
-
-
-class AugerinoLearner(
-    JointLearner, parts=("net", "optimiser", "_hyper_optimiser", "_batches", "_augmentation")
-):
+class AugerinoLearner(OneNetLearner, parts=("_hyper_optimiser",)):
     """One backward pass moves weights and hypers alike."""
 
     config: AugerinoConfig
@@ -100,15 +90,11 @@ class AugerinoLearner(
         super().__init__(config, context)
         self._hyper_optimiser = adam(self.hypers.learnable(), lr=config.hyper_lr)
 
-    def widths(self) -> Tensor:
-        """The learnable ranges (6,), as they act."""
+    def step(self) -> Step:
+        loss = self.next_loss()
         affine = self.hypers.affine
         assert isinstance(affine, Exponential)  # its config refuses others
-        return affine.ranges()
-
-    def step(self) -> Step:
-        loss = self._next_loss()
-        rewarded = reward(self.widths(), reg=self.config.reg, safe=self.config.safe)
+        rewarded = reward(affine.ranges(), reg=self.config.reg, safe=self.config.safe)
         gradient_step(loss - rewarded, self.optimiser, self._hyper_optimiser)
         # Without the reward, so that losses compare between methods.
         return Step(passes=1, losses={"train/loss": loss.detach()})

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call
 
 from tuneparts.data.batches import Batches
@@ -25,7 +25,7 @@ from tuneparts.methods.baselines.config import LINKED_PASSES, ValidationConfig
 from tuneparts.training import passes
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Release, Step, SupervisedLearner
-from tuneparts.training.step import adam, gradient_step, loss_on, set_lr, step_rates
+from tuneparts.training.step import adam, gradient_step, set_lr, step_rates
 
 
 class ValidationLearner(
@@ -88,23 +88,20 @@ class ValidationLearner(
         if self.config.through_step:
             return self._linked_steps()
         losses = {"train/loss": self.weight_step()}
-        has_pass_left = self.passes + 1 < self.searched_passes
-        if self._is_due(cost=1) and has_pass_left:
+        if self._is_due(cost=1):
             losses["train/hyper_loss"] = self.hyper_step()
         return Step(passes=len(losses), losses=losses)
 
     def _is_due(self, *, cost: int) -> bool:
-        """Whether the present weight step is the last of its cycle, so that a hyper step follows.
-
-        The hyper step adds its cost in passes to that of the weight steps.
-        """
-        every = self.config.hyper_every
-        return self._hyper_optimiser is not None and self.passes % (every + cost) == every - 1
+        """Whether the present weight step ends its cycle, and a hyper step of this cost is left."""
+        every, end = self.config.hyper_every, self.passes + 1 + cost
+        is_last = self.passes % (every + cost) == every - 1
+        return self._hyper_optimiser is not None and is_last and end <= self.searched_passes
 
     def weight_step(self) -> Tensor:
         """Move the weights by a batch of the first part."""
         with self.hypers.detached():
-            loss = self._training_loss(self.net)
+            loss = self._training_loss()
         gradient_step(self.hypers.penalised(loss, self.net.parameters()), self.optimiser)
         return loss.detach()
 
@@ -115,83 +112,63 @@ class ValidationLearner(
         gradient_step(loss, self._hyper_optimiser)
         return loss.detach()
 
-    def _training_loss(self, net: Callable[[Tensor], Tensor]) -> Tensor:
+    def _training_loss(self, net: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """The loss of the next batch; the optimiser gets the schedule's rate for a step by it."""
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
-        return loss_on(
-            self.train_data.take(self._sources[0][self._weight_batches.next()]),
-            net=net,
-            hypers=self.hypers,
-            target=self.target,
-            generator=self._weight_augmentation,
-        )
+        batch = self.train_data.take(self._sources[0][self._weight_batches.next()])
+        return self.batch_loss(batch, self._weight_augmentation, net=net)
 
     def _held_out_loss(self) -> Tensor:
         """The loss of the next batch of the held-out part."""
         self.net.eval()  # so that the norms neither see nor remember it
-        loss = loss_on(
-            self.train_data.take(self._sources[1][self._hyper_batches.next()]),
-            net=self.net,
-            hypers=self.hypers,
-            target=self.target,
-            generator=self._hyper_augmentation,
-            held_out=True,
-        )
+        batch = self.train_data.take(self._sources[1][self._hyper_batches.next()])
+        loss = self.batch_loss(batch, self._hyper_augmentation, held_out=True)
         self.net.train()
         return loss
 
     def _linked_steps(self) -> Step:
         """A weight step, and a hyper step by the gradient through it where passes are left."""
-        has_passes_left = self.passes + LINKED_PASSES <= self.searched_passes
-        if not (self._is_due(cost=LINKED_PASSES - 1) and has_passes_left):
+        if not self._is_due(cost=LINKED_PASSES - 1):
             return Step(passes=1, losses={"train/loss": self.weight_step()})
-        loss, gradients = self._differentiable_gradients()
-        for weight, gradient in zip(self._weights().values(), gradients, strict=True):
+        assert self._hyper_optimiser is not None
+        weights = {name: p for name, p in self.net.named_parameters() if p.requires_grad}
+        # Gradients as functions of the hypers, at copies: the step changes the weights in place.
+        copies = {name: p.detach().clone().requires_grad_() for name, p in weights.items()}
+        with passes.as_outside():
+            loss = self._training_loss(lambda x: functional_call(self.net, copies, (x,)))
+        leaves = list(copies.values())
+        gradients = torch.autograd.grad(
+            self.hypers.penalised(loss, leaves), leaves, create_graph=True, materialize_grads=True
+        )
+        for weight, gradient in zip(weights.values(), gradients, strict=True):
             weight.grad = gradient.detach()
         self.optimiser.step()
-        held_out_loss = self._step_through(gradients)
-        losses = {"train/loss": loss.detach(), "train/hyper_loss": held_out_loss.detach()}
-        return Step(passes=LINKED_PASSES, losses=losses)
-
-    def _differentiable_gradients(self) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The training loss of a batch, and its weight gradients as functions of the hypers.
-
-        They are taken at copies, because the step changes the weights in place.
-        """
-        weights = {n: p.detach().clone().requires_grad_() for n, p in self._weights().items()}
-        with passes.as_outside():
-            loss = self._training_loss(lambda x: functional_call(self.net, weights, (x,)))
-        leaves = list(weights.values())
-        objective = self.hypers.penalised(loss, leaves)
-        return loss, torch.autograd.grad(
-            objective, leaves, create_graph=True, materialize_grads=True
+        # By the held-out loss at fixed weights, and by way of the last step.
+        psi = self.hypers.learnable()
+        held_out_loss = self._held_out_loss()
+        found = torch.autograd.grad(
+            held_out_loss, [*psi, *weights.values()], materialize_grads=True
         )
-
-    def _step_through(self, gradients: tuple[Tensor, ...]) -> Tensor:
-        """Move the hypers by the held-out loss, at fixed weights and by way of the last step."""
-        assert self._hyper_optimiser is not None
-        psi, weights = self.hypers.learnable(), list(self._weights().values())
-        loss = self._held_out_loss()
-        found = torch.autograd.grad(loss, [*psi, *weights], materialize_grads=True)
-        direct, by_weights = found[: len(psi)], found[len(psi) :]
         rates = step_rates(self.optimiser)
-        pulled = [-rates[weight] * v for weight, v in zip(weights, by_weights, strict=True)]
-        # A weight on which no hyper acts has a gradient without a graph.
-        linked = [(g, v) for g, v in zip(gradients, pulled, strict=True) if g.requires_grad]
+        linked = [
+            (gradient, -rates[weight] * v)
+            for gradient, weight, v in zip(
+                gradients, weights.values(), found[len(psi) :], strict=True
+            )
+            if gradient.requires_grad  # a weight on which no hyper acts has one without a graph
+        ]
         through = torch.autograd.grad(
             [g for g, _ in linked], psi, [v for _, v in linked], materialize_grads=True
         )
-        for parameter, one, other in zip(psi, direct, through, strict=True):
+        for parameter, one, other in zip(psi, found[: len(psi)], through, strict=True):
             parameter.grad = one + other
         self._hyper_optimiser.step()
-        return loss
-
-    def _weights(self) -> dict[str, nn.Parameter]:
-        return {name: p for name, p in self.net.named_parameters() if p.requires_grad}
+        losses = {"train/loss": loss.detach(), "train/hyper_loss": held_out_loss.detach()}
+        return Step(passes=LINKED_PASSES, losses=losses)
 
     def _release(self) -> Release:
         assert self.config.finetune is not None
-        return Release(self, self.config.finetune.optimiser or self.config.optimiser)
+        return Release(self, self.config.finetune.optimiser)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._finetuning = None if state["finetuning"] is None else self._release()

@@ -17,6 +17,7 @@ Shapes: n entries of a tensor, I input units and O output units of a layer, N in
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import torch
@@ -119,7 +120,7 @@ _NUM_BUMPED = 16
 
 
 @dataclass(frozen=True)
-class _Units:
+class Units:
     """The units before and after one layer."""
 
     in_labels: Tensor
@@ -131,15 +132,17 @@ class _Units:
     groups: int
     """Of a convolution: input and output units are connected within a group only."""
 
-
-@dataclass(frozen=True)
-class Wiring:
-    """The units around every linear and convolutional layer of a net."""
-
-    layers: dict[str, _Units]
+    def labels_of(self, kind: str, shape: torch.Size) -> Tensor:
+        """Partition of each entry of the layer's `weight` or `bias`, uint8, in its shape."""
+        if kind == "bias":
+            return self.out_labels.clone()
+        ends = self.in_labels.chunk(self.groups), self.out_labels.chunk(self.groups)
+        labels_OI = torch.cat([nested_labels(*pair) for pair in zip(*ends, strict=True)])
+        spatial = [1] * (len(shape) - 2)
+        return labels_OI.view(*labels_OI.shape, *spatial).expand(shape).contiguous()
 
     @classmethod
-    def probe(
+    def probed(
         cls,
         net: nn.Module,
         roles: Mapping[str, Role],
@@ -147,8 +150,8 @@ class Wiring:
         *,
         example: Tensor,
         seed: int,
-    ) -> "Wiring":
-        """Label the hidden units of a net and see what they feed, by inputs of the example's shape.
+    ) -> dict[str, "Units"]:
+        """Label the hidden units of a net and see what they feed, by inputs like the example.
 
         Inputs and outputs of the net and the units of held layers belong to partition 1. Layers of
         the same width share their labels, so that residual sums add like to like.
@@ -164,36 +167,20 @@ class Wiring:
                 generator = seeding.torch_generator(seed, "assign", "units", width)
                 labels_O = random_labels(width, proportions, generator=generator)
             probe.out_labels[name] = labels_O
-        num_levels = len(proportions)
-        quiet = [probe.run(level=s, with_biases=False) for s in range(1, num_levels + 1)]
-        loud = [probe.run(level=s, with_biases=True) for s in range(1, num_levels + 1)]
+        levels = range(1, len(proportions) + 1)
+        quiet = [probe.run(level=level, with_biases=False) for level in levels]
+        loud = [probe.run(level=level, with_biases=True) for level in levels]
         has_norms = any(isinstance(module, _NORMS) for module in net.modules())
-        layers = {}
+        found = {}
         for name, labels_O in probe.out_labels.items():
             active_SI = torch.stack([seen[name] for seen in quiet])
             first_I = active_SI.to(torch.uint8).argmax(0).to(torch.uint8) + 1
-            beyond_SI = first_I > torch.arange(1, num_levels + 1)[:, None]
+            beyond_SI = first_I > torch.tensor(levels)[:, None]
             # A norm may silence a unit by chance, so nothing behind one counts as silent.
             leaks = (torch.stack([seen[name] for seen in loud]) & beyond_SI).any()
             groups = getattr(weighted[name], "groups", 1)
-            layers[name] = _Units(first_I, labels_O, not has_norms and not bool(leaks), groups)
-        return cls(layers)
-
-    def labels_of(self, name: str, shape: torch.Size) -> Tensor:
-        """Partition of each entry of a weight or bias, uint8, in its shape.
-
-        What no pass through a layer of its own uses belongs to partition 1: its units are unknown.
-        """
-        layer_name, _, kind = name.rpartition(".")
-        if layer_name not in self.layers:
-            return torch.ones(shape, dtype=torch.uint8)
-        units = self.layers[layer_name]
-        if kind == "bias":
-            return units.out_labels.clone()
-        ends = units.in_labels.chunk(units.groups), units.out_labels.chunk(units.groups)
-        labels_OI = torch.cat([nested_labels(*pair) for pair in zip(*ends, strict=True)])
-        spatial = [1] * (len(shape) - 2)
-        return labels_OI.view(*labels_OI.shape, *spatial).expand(shape).contiguous()
+            found[name] = cls(first_I, labels_O, not has_norms and not bool(leaks), groups)
+        return found
 
 
 class _Probe:
@@ -245,34 +232,37 @@ class _Probe:
                 moved.select(_unit_axis(layer, out), unit).mul_(1.5).add_(0.5)
                 return moved
 
-            return _is_own_output(self._call({name: move}) - usual, unit)
+            change_NK = self._call({name: move}) - usual
+            others = torch.cat([change_NK[:, :unit], change_NK[:, unit + 1 :]], dim=1)
+            common = others.mean(1, keepdim=True)
+            size = change_NK.abs().max()
+            own = (change_NK[:, unit] - common[:, 0]).abs().max()
+            return bool((own > 1e-6 * (1 + size)) & ((others - common).abs().max() <= 1e-5 * size))
 
         units = range(0, width, max(1, width // _NUM_BUMPED))
+        if width == 1:  # there are no others to compare with
+            wide = []
         found = {name for name in wide if all(is_output(name, unit) for unit in units)}
-        return found or set(wide[-1:]) & set(names[-1:])
+        return found or {n for n in names[-1:] if len(self._weighted[n].weight) == width}
 
     def run(self, *, level: int, with_biases: bool) -> dict[str, Tensor]:
         """Units (I,) that are not zero, by layer, in the order in which the layers run."""
         seen: dict[str, Tensor] = {}
 
-        def look(name: str) -> Any:
-            def hook(layer: nn.Module, inputs: tuple[Tensor, ...], out: Tensor) -> Tensor:
-                if name in seen:
-                    raise ConfigError(
-                        f"`{name}` ({type(layer).__name__}) runs again: the node scheme needs "
-                        "layers that run once per pass. Use the random scheme."
-                    )
-                x = inputs[0]
-                axis = _unit_axis(layer, x)
-                seen[name] = (x != 0).transpose(0, axis).flatten(1).any(1).cpu()
-                if not self.out_labels:
-                    return out
-                hidden = (self.out_labels[name] > level).nonzero().view(-1)
-                return out.index_fill(axis, hidden.to(out.device), 0.0)
+        def look(name: str, layer: nn.Module, inputs: tuple[Tensor, ...], out: Tensor) -> Tensor:
+            if name in seen:
+                raise ConfigError(
+                    f"`{name}` ({type(layer).__name__}) runs again: the node scheme needs layers "
+                    "that run once per pass. Use the random scheme."
+                )
+            axis = _unit_axis(layer, inputs[0])
+            seen[name] = (inputs[0] != 0).transpose(0, axis).flatten(1).any(1).cpu()
+            if not self.out_labels:
+                return out
+            hidden = (self.out_labels[name] > level).nonzero().view(-1)
+            return out.index_fill(axis, hidden.to(out.device), 0.0)
 
-            return hook
-
-        self._call({name: look(name) for name in self._weighted}, with_biases=with_biases)
+        self._call({name: partial(look, name) for name in self._weighted}, with_biases=with_biases)
         return seen
 
     @torch.no_grad()
@@ -290,32 +280,15 @@ def _unit_axis(layer: nn.Module, x: Tensor) -> int:
     return x.dim() - 1 if isinstance(layer, nn.Linear) else 1
 
 
-def _is_own_output(change_NK: Tensor, unit: int) -> bool:
-    """Whether moving a unit moved the output of its number, and all others by one amount.
-
-    The amount is zero, or what a log-softmax subtracts. A single output has no others to tell.
-    """
-    if change_NK.shape[1] == 1:
-        return False
-    others = torch.cat([change_NK[:, :unit], change_NK[:, unit + 1 :]], dim=1)
-    common = others.mean(1, keepdim=True)
-    size = change_NK.abs().max()
-    moved = (change_NK[:, unit] - common[:, 0]).abs().max()
-    return bool(moved > 1e-6 * (1 + size)) and bool((others - common).abs().max() <= 1e-5 * size)
-
-
-def _weighted_layers(
-    net: nn.Module, roles: Mapping[str, Role]
-) -> tuple[dict[str, Any], frozenset[str]]:
+def _weighted_layers(net: nn.Module, roles: Mapping[str, Role]) -> tuple[dict[str, Any], set[str]]:
     """Linear and convolutional layers by name, and which of them are held."""
     by_id = {id(p): roles[name] for name, p in net.named_parameters() if name in roles}
     layers: dict[str, Any] = {}
     for name, module in net.named_modules():
-        own = {key: p for key, p in module.named_parameters(recurse=False) if id(p) in by_id}
         is_weighted = isinstance(module, _Weighted)
-        if is_weighted and "weight" in own:
-            layers[name] = module
-        for key, parameter in own.items():
+        for key, parameter in module.named_parameters(recurse=False):
+            if is_weighted and key == "weight":
+                layers[name] = module
             is_known = is_weighted and key in ("weight", "bias")
             if by_id[id(parameter)] is Role.ENTRIES and not is_known:
                 raise ConfigError(
@@ -325,5 +298,4 @@ def _weighted_layers(
                 )
     if "" in layers:
         raise ConfigError("the net is a single layer and has no hidden units. Use another scheme.")
-    held = {n for n, layer in layers.items() if by_id[id(layer.weight)] is not Role.ENTRIES}
-    return layers, frozenset(held)
+    return layers, {n for n, one in layers.items() if by_id[id(one.weight)] is not Role.ENTRIES}

@@ -23,16 +23,10 @@ def checked_proportions(proportions: Sequence[float]) -> tuple[float, ...]:
     """Proportions of the weights per partition; refuses too many, and an empty first one."""
     given = tuple(float(p) for p in proportions)
     if not 1 <= len(given) <= MAX_PARTITIONS:
-        raise ConfigError(
-            f"{len(given)} proportions: there are 1 to {MAX_PARTITIONS} partitions, so that a byte "
-            "names each. Use fewer."
-        )
+        raise ConfigError(f"{len(given)} proportions: there are 1 to {MAX_PARTITIONS} partitions.")
     sizes(1, given)  # refuses what is negative, infinite or all zero
     if given[0] <= 0:
-        raise ConfigError(
-            f"proportions {given}: partition 1 makes every subnetwork's outputs and must own "
-            "weights. Start with a positive number."
-        )
+        raise ConfigError(f"proportions {given}: partition 1 is in all subnetworks, and not empty.")
     return given
 
 
@@ -42,15 +36,12 @@ def check_division(proportions: Sequence[float], owned: Sequence[float]) -> None
     checked_proportions(owned)
     if len(owned) != len(proportions):
         raise ValueError(
-            f"chunks and partitions are equally many, but `proportions` has {len(proportions)} "
-            f"entries and `parameter_proportions` {len(owned)}."
+            f"`proportions` has {len(proportions)} entries and `parameter_proportions` "
+            f"{len(owned)}: chunks and partitions are equally many."
         )
     for k, (data, weights) in enumerate(zip(proportions, owned, strict=True), start=1):
         if weights > 0 and not data > 0:
-            raise ValueError(
-                f"partition {k} has {weights:g} of the weights and chunk {k} no data to train them "
-                f"with. Give chunk {k} data, or partition {k} no weights."
-            )
+            raise ValueError(f"partition {k} has {weights:g} of the weights, chunk {k} no data.")
 
 
 class PartitionedConfig(SupervisedConfig):
@@ -103,14 +94,11 @@ class PartitionedConfig(SupervisedConfig):
     def _check_fields_agree(self) -> Self:
         check_division(self.proportions, self.owned)
         if self.mixed and self.scheme != "node":
-            raise ValueError(
-                f"`mixed` with scheme `{self.scheme}`: one pass updates several partitions in the "
-                "node scheme only. Set `scheme` to `node`."
-            )
+            raise ValueError(f"`mixed` with scheme `{self.scheme}`: set `scheme` to `node`.")
         if self.scheme == "node" and self.defaults != "zero":
             raise ValueError(
                 f"`defaults` = `{self.defaults}`: a masked unit contributes nothing, so the node "
-                "scheme has zero defaults. Set `defaults` to `zero`, or `scheme` to `random`."
+                "scheme has zero defaults."
             )
         if self.hyper_share and self.hyper_every > 1:
             raise ValueError(
@@ -118,10 +106,7 @@ class PartitionedConfig(SupervisedConfig):
                 "in every pass. Leave one of them out."
             )
         if self.hyper_share and self.batch_size < 2:
-            raise ValueError(
-                f"`batch_size` = {self.batch_size}: a joint step has an example for the weights "
-                "and one for the hypers. Set it to 2 or more."
-            )
+            raise ValueError(f"`batch_size` = {self.batch_size}: a joint step needs 2 examples.")
         return self
 
     @property

@@ -127,10 +127,10 @@ class Fitted:
         facts = [(n, _with_unit(n, f"{value:.3g}", " {}")) for n, value in self.hypers.items()]
         if not math.isnan(self.lml):
             facts.append(("L_ML", f"{self.lml:,.1f} nats"))
-        facts.append(("passes", f"{self.history[-1]['cost/passes']:,.0f}" if self.history else "0"))
-        used = self.settings
-        facts += [("form", used["form"]), ("hyper_lr", f"{used['hyper_lr']:.3g}")]
-        return [*facts, ("batch_size", str(used["batch_size"]))]
+        used, passes = self.settings, self.history[-1]["cost/passes"] if self.history else 0
+        facts += [("passes", f"{passes:,.0f}"), ("form", used["form"])]
+        facts += [("hyper_lr", f"{used['hyper_lr']:.3g}"), ("batch_size", str(used["batch_size"]))]
+        return facts
 
 
 def fit(
@@ -180,15 +180,12 @@ def fit(
             stacklevel=2,
         )
     task = given_task(given_examples(inputs, labels, aim), target=aim)
-    config, note = _configured(net, task, form, {**fields, "hypers": read_hypers(hypers)}, seed)
+    config, note = _configured(net, task, form, {**fields, "hypers": _read_hypers(hypers)}, seed)
     if retrain:  # before anything is trained
-        built: dict[str, Any] = {
-            "net": copied(net),
-            "in_shape": task.in_shape,
-            "num_outputs": task.num_outputs,
-        }
+        shapes: dict[str, Any] = {"in_shape": task.in_shape, "num_outputs": task.num_outputs}
         try:
-            config.hypers.at(_values(config.hypers.build(learnable=False, **built)))
+            tried = config.hypers.build(learnable=False, net=copied(net), **shapes)
+            config.hypers.at(_values(tried))
         except ConfigError as error:
             raise ConfigError(f"{error} Leave `retrain` out, which takes hypers over.") from error
     start = copy.deepcopy(net) if retrain else None
@@ -200,9 +197,17 @@ def fit(
         learner: PartitionedLearner = config.build(context)  # type: ignore[assignment]
         history = run_through(learner, what=form, passes=config.passes, report=report)
         found = _values(learner.hypers)
-        learner.finish()
+        learner.merged()
         if start is not None:
-            again = _ordinary(config, start, found)
+            # Standard training at the hypers found: partitioned training with one chunk.
+            same = ("passes", "interval", "batch_size", "runtime", "train_on")
+            fields = {name: getattr(config, name) for name in same} | {
+                "optimiser": config.optimiser.replaced({"schedule": "cosine"}),
+                "hypers": config.hypers.at(found),
+                "proportions": (1.0,),
+                "net": GivenNet(start.train),
+            }
+            again = parse(PartitionedConfig, fields)
             settings["retrained"] = _used(again)
             learner = PartitionedLearner(again, context)
             history += run_through(learner, what="retrained", passes=again.passes, report=report)
@@ -218,13 +223,7 @@ def fit(
 
 
 def settings_of(form: Form, num_examples: int, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a run on so many examples; those that are given stay as they are.
-
-    Example:
-        >>> found = settings_of("joint", 1400, {"batch_size": 100})
-        >>> found["passes"], found["hyper_lr"], found["hyper_share"]
-        (2400, 0.0075, 0.2)
-    """
+    """Fields of a run on so many examples; those that are given stay as they are."""
     if form not in get_args(Form):
         raise UnknownNameError("form of partitioned training", form, get_args(Form))
     found = dict(fields)
@@ -250,17 +249,10 @@ def settings_of(form: Form, num_examples: int, fields: Mapping[str, Any]) -> dic
     return found
 
 
-def read_hypers(given: Any) -> dict[str, Any]:
+def _read_hypers(given: Any) -> dict[str, Any]:
     """Hypers in any of the ways that `fit` takes them, as fields of `HypersConfig`.
 
-    The name of a motion (`rotation`, `shear`, ...) learns that motion, and no other that is not
-    named.
-
-    Example:
-        >>> read_hypers("rotation")["affine"]["rotation"]
-        0.3
-        >>> read_hypers({"rotation": 0.1, "samples": 2})["affine"]["shear"]
-        0.0
+    The name of a motion (`rotation`, `shear`, ...) learns that motion alone.
     """
     if isinstance(given, HypersConfig):
         return {**given.model_dump(exclude_unset=True), **given.parts}
@@ -273,10 +265,7 @@ def read_hypers(given: Any) -> dict[str, Any]:
     found = {name: value for name, value in given.items() if name not in LilaConfig.NAMES}
     motions = {name: value for name, value in given.items() if name in LilaConfig.NAMES}
     if motions and found.get("affine") is not None:
-        raise ConfigError(
-            f"`affine` beside {', '.join(motions)}: motions are named by themselves or inside "
-            "`affine`. Put them into `affine`."
-        )
+        raise ConfigError(f"`affine` beside {', '.join(motions)}: put them inside `affine`.")
     if motions:
         found["affine"] = {**dict.fromkeys(LilaConfig.NAMES, 0.0), **motions}
     is_random = {"affine", "colour", "flip", "noise"} & set(found)
@@ -291,8 +280,8 @@ def _check_scaled(x: npt.NDArray[Any], *, takes_tokens: bool) -> None:
     is_unscaled = x.dtype.kind in "iu" and name == "images" and not takes_tokens
     if x.dtype == np.uint8 or is_unscaled:
         raise ConfigError(
-            f"inputs {x.shape} of type {x.dtype}: the net takes them scaled as it wants them. Use "
-            f"`{name} / 255`, or, where they are tokens in training too, `{name}.astype(int)`."
+            f"inputs {x.shape} of type {x.dtype}: the net takes scaled ones. Use `{name} / 255`, "
+            f"or, where they are tokens in training too, `{name}.astype(int)`."
         )
 
 
@@ -305,10 +294,7 @@ def _configured(
     chosen["net"] = GivenNet(net.train)
     config = parse(kind, chosen)
     if config.defaults == "seed":
-        raise ConfigError(
-            "`defaults` = `seed`: a net that was built elsewhere cannot be drawn again. Use "
-            "`initial`."
-        )
+        raise ConfigError("`defaults` = `seed`: this net cannot be drawn again. Use `initial`.")
     if isinstance(net, nn.DataParallel | nn.parallel.DistributedDataParallel):
         raise ConfigError(f"{type(net).__name__}: `fit` trains in one process. Use `net.module`.")
     x, num_held = torch.as_tensor(task.train.inputs[:PROBE]), config.num_extractor_layers
@@ -333,20 +319,6 @@ def _configured(
     except Exception as error:
         return config, {"note": f"single weights are dealt out: {error}"}
     return parse(kind, {**chosen, "scheme": "node", "mixed": True}), {}
-
-
-def _ordinary(
-    config: PartitionedConfig, net: nn.Module, found: Mapping[str, float]
-) -> PartitionedConfig:
-    """Standard training at the hypers found: partitioned training with one chunk."""
-    same = ("passes", "interval", "batch_size", "runtime", "train_on")
-    fields = {name: getattr(config, name) for name in same} | {
-        "optimiser": config.optimiser.replaced({"schedule": "cosine"}),
-        "hypers": config.hypers.at(found),
-        "proportions": (1.0,),
-        "net": GivenNet(net.train),
-    }
-    return parse(PartitionedConfig, fields)
 
 
 def _used(config: PartitionedConfig) -> dict[str, Any]:

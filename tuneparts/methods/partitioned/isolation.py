@@ -24,7 +24,6 @@ _ROWS = 3
 """Examples of each level. An odd number, so that a net that swaps neighbours crosses levels."""
 _TOLERANCE = 1e-4
 """Of the largest output: what mixes rows differs by far more. Gradients must be exactly zero."""
-_INPUTS = "the inputs"
 _CAUSE = (
     "The net mixes the rows of a batch, or reads a weight outside of its layer's call. Set `mixed` "
     "to false."
@@ -114,39 +113,36 @@ def _check_levels(parts: Partitioned, x: Tensor) -> None:
 @torch.no_grad()
 def _check_outputs(parts: Partitioned, levels_N: Tensor, x: Tensor) -> None:
     parts.net.eval()
-    outputs_NK = MixedBatch(parts, levels_N, trainable=False).run(x.clone())
+    outputs_NK = MixedBatch(parts, levels_N, trainable=False)(x.clone())
     for level in parts.filled:
         rows_N = levels_N == level
         alone = parts.run(parts.view(level), x[rows_N])
         bound = _TOLERANCE * float(alone.abs().max())
         if not torch.allclose(outputs_NK[rows_N], alone, rtol=0, atol=bound, equal_nan=True):
-            raise ConfigError(
-                f"the output of subnetwork {level} is another in a mixed batch. {_CAUSE}"
-            )
+            raise ConfigError(f"subnetwork {level} is another in a mixed batch. {_CAUSE}")
 
 
 def _check_gradients(parts: Partitioned, levels_N: Tensor, x: Tensor) -> None:
     parts.net.train()  # some nets mix rows in training alone
     batch = MixedBatch(parts, levels_N)
-    leaves = dict(batch.named_leaves)
+    leaves = {f"`{name}`": leaf for name, leaf in batch.named_leaves.items()}
+    # To which level each entry, or row, of a leaf belongs.
+    rows_C = torch.arange(1, parts.num_partitions + 1, device=x.device)
+    owners = [
+        parts.map_of(name) if parts.roles[name] is Role.ENTRIES else rows_C
+        for name in batch.named_leaves
+    ]
     if x.is_floating_point():
-        leaves[_INPUTS] = x = x.clone().requires_grad_()
-    outputs_NK = batch.run(x.clone())
+        leaves["the inputs"] = x = x.clone().requires_grad_()
+        owners.append(levels_N)
+    outputs_NK = batch(x.clone())
     seen = torch.randn(outputs_NK.shape, generator=torch.Generator().manual_seed(0))
     products_NK = outputs_NK * seen.to(outputs_NK)
     for level in parts.filled:
         loss = products_NK[levels_N == level].sum()
         grads = torch.autograd.grad(loss, [*leaves.values()], retain_graph=True, allow_unused=True)
-        for name, grad in zip(leaves, grads, strict=True):
-            if grad is None:
-                continue
-            if parts.roles.get(name) is Role.ENTRIES:
-                others = grad[parts.map_of(name) != level]
-            else:  # rows of levels
-                rows = levels_N if name == _INPUTS else torch.arange(1, len(grad) + 1)
-                others = grad[rows.to(grad.device) != level]
-            if others.any():
-                what = name if name == _INPUTS else f"`{name}`"
+        for what, grad, owner in zip(leaves, grads, owners, strict=True):
+            if grad is not None and grad[owner != level].any():
                 raise ConfigError(
                     f"the loss of level {level} depends on {what} of others in a mixed batch. "
                     f"{_CAUSE}"

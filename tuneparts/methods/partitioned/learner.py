@@ -18,7 +18,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.chunks import Chunks
+from tuneparts.data.target import Reduction
 from tuneparts.methods.partitioned.config import PartitionedConfig, ReleasedConfig
 from tuneparts.methods.partitioned.isolation import check_buffers, check_mixable
 from tuneparts.methods.partitioned.mixed import MixedBatch
@@ -42,7 +43,7 @@ from tuneparts.models.survey import PROBE, is_known
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import EVAL_BATCH, Release, Step, SupervisedLearner, outputs_of
 from tuneparts.training.state import copied
-from tuneparts.training.step import adam, gradients, loss_on
+from tuneparts.training.step import adam, gradients
 
 _NUM_CALIBRATION = 1000
 """Examples at most that give norms their statistics before scores."""
@@ -83,9 +84,7 @@ class _Move:
 
 def _make(*moves: _Move) -> list[Tensor]:
     """Differentiate all objectives at once, then step; returns the losses."""
-    objective = moves[0].objective
-    for move in moves[1:]:
-        objective = objective + move.objective
+    objective = torch.stack([move.objective for move in moves]).sum()
     gradients(objective, [leaf for move in moves for leaf in move.leaves])
     for move in moves:
         move.apply()
@@ -183,32 +182,27 @@ class PartitionedLearner(
     def _weight_move(self) -> _Move:
         self._num_weight_steps += 1
         lr = self.config.optimiser.lr_at(self.progress)
+        moved: View | MixedBatch
         if self.config.mixed:
-            return self._mixed_move(lr)
-        k, indices_B = self._weight_stream.next()
-        view = self.parts.view(k, trainable=True)
-        with self.hypers.detached():
-            loss = self._loss(indices_B, lambda x: self.parts.run(view, x, learns_statistics=True))
+            # Each example draws its own partition; every partition steps by its mean loss.
+            levels_B, indices_B = self._weight_stream.next_mixed()
+            moved = self._mixed(levels_B, trainable=True)
+            with self.hypers.detached():
+                losses_B = self._loss(indices_B, moved, is_mixed=True, reduction="none")
+            counts_B = torch.bincount(levels_B)[levels_B].to(losses_B.device)
+            objective, loss = (losses_B / counts_B).sum(), losses_B.mean()
+        else:
+            k, indices_B = self._weight_stream.next()
+            moved = self.parts.view(k, trainable=True)
+            with self.hypers.detached():
+                net = partial(self.parts.run, moved, learns_statistics=True)
+                objective = loss = self._loss(indices_B, net)
 
         def apply() -> None:
-            self.optimiser.step(k, [leaf.grad for leaf in view.leaves], lr=lr)
-
-        return _Move(loss, view.leaves, loss, apply)
-
-    def _mixed_move(self, lr: float) -> _Move:
-        """Each example draws its own partition; every partition takes a step of its mean loss."""
-        levels_B, indices_B = self._weight_stream.next_mixed()
-        levels_B = levels_B.to(self.context.device)
-        batch = self._mixed(levels_B, trainable=True)
-        with self.hypers.detached():
-            losses_B = self._loss(indices_B, batch, is_mixed=True, reduction="none")
-        counts_B = torch.bincount(levels_B)[levels_B]
-
-        def apply() -> None:
-            for k, grads in batch.grads().items():
+            for k, grads in moved.grads().items():
                 self.optimiser.step(k, grads, lr=lr)
 
-        return _Move((losses_B / counts_B).sum(), batch.leaves, losses_B.mean(), apply)
+        return _Move(objective, moved.leaves, loss, apply)
 
     def _hyper_move(self) -> _Move:
         assert self._hyper_stream is not None
@@ -217,8 +211,7 @@ class PartitionedLearner(
         if is_mixed:
             # Each example of chunk k draws subnetwork k - 1 in the same call of the net.
             numbers_B, indices_B = self._hyper_stream.next_mixed()
-            levels_B = numbers_B.to(self.context.device) - 1
-            net: Callable[[Tensor], Tensor] = self._mixed(levels_B, trainable=False)
+            net: Callable[[Tensor], Tensor] = self._mixed(numbers_B - 1, trainable=False)
         else:
             k, indices_B = self._hyper_stream.next()
             net = self.subnetwork(k - 1)
@@ -232,49 +225,40 @@ class PartitionedLearner(
         *,
         is_mixed: bool = False,
         held_out: bool = False,
-        reduction: Literal["mean", "none"] = "mean",
+        reduction: Reduction = "mean",
     ) -> Tensor:
         """The loss of examples that a stream has just drawn: for hypers if held out."""
         stream = self._hyper_stream if held_out else self._weight_stream
         generator = self._hyper_augmentation if held_out else self._weight_augmentation
-        return loss_on(
-            self.train_data.take(
-                indices_B, of=stream, draw=lambda s: (s.next_mixed() if is_mixed else s.next())[1]
-            ),
-            net=net,
-            hypers=self.hypers,
-            target=self.target,
-            generator=generator,
-            held_out=held_out,
-            reduction=reduction,
+        batch = self.train_data.take(
+            indices_B, of=stream, draw=lambda s: (s.next_mixed() if is_mixed else s.next())[1]
         )
+        return self.batch_loss(batch, generator, net=net, reduction=reduction, held_out=held_out)
 
     def _mixed(self, levels_B: Tensor, *, trainable: bool) -> MixedBatch:
         num_samples = self.hypers.num_samples(training=True)
-        levels_N = levels_B.repeat_interleave(num_samples)
+        levels_N = levels_B.to(self.context.device).repeat_interleave(num_samples)
         return MixedBatch(self.parts, levels_N, trainable=trainable)
 
     def scored_subnetwork(self, level: int) -> Callable[[Tensor], Tensor]:
         """Subnetwork `level`, its norms with statistics of the chunks that it was trained on."""
-        if not (self.parts.has_statistics and level):
+        if not (self.parts.normed and level):
             return self.subnetwork(level)
         if level not in self._calibrated:
-            self._calibrated[level] = self._recalibrated(level)
+            calibrate = partial(self._calibrate, level)
+            self._calibrated[level] = self.parts.recalibrated(self.parts.view(level), calibrate)
         return partial(self.parts.run, self._calibrated[level])
 
-    def _recalibrated(self, level: int) -> View:
+    def _calibrate(self, level: int, net: Callable[[Tensor], Any]) -> None:
+        """Call a net on inputs of the chunks that subnetwork `level` was trained on."""
         generator = self.generator("recalibrate")
         # Chunks are drawn at random, so that the first examples are a sample of all.
         indices_N = torch.from_numpy(self.chunks.cumulative(level)[:_NUM_CALIBRATION].copy())
         num_samples = self.hypers.num_samples(training=False)
-
-        def predict(net: Callable[[Tensor], Any]) -> None:
-            for indices_B in torch.split(indices_N, max(2, EVAL_BATCH // num_samples)):
-                if len(indices_B) * num_samples > 1:  # of one row there is no variance
-                    x, _ = self.train_data.take(indices_B)
-                    self.hypers.predict(net, x, generator=generator, training=False)
-
-        return self.parts.recalibrated(self.parts.view(level), predict)
+        for indices_B in torch.split(indices_N, max(2, EVAL_BATCH // num_samples)):
+            if len(indices_B) * num_samples > 1:  # of one row there is no variance
+                x, _ = self.train_data.take(indices_B)
+                self.hypers.predict(net, x, generator=generator, training=False)
 
     def merged(self, into: nn.Module | None = None) -> nn.Module:
         """All that scores are of, in an ordinary net; in the learner's own if None."""
@@ -284,10 +268,6 @@ class PartitionedLearner(
         if level in self._calibrated:
             net.load_state_dict(self._calibrated[level].tensors, strict=False)
         return net
-
-    def finish(self) -> nn.Module:
-        """The learner's own net as an ordinary one, once training is over."""
-        return self.merged()
 
     def trained_net(self) -> nn.Module:
         return self.merged(into=copy.deepcopy(self.net))
@@ -330,9 +310,9 @@ class PartitionedLearner(
         """
         if not (self.finished and len(self._test)):
             return {}
+        outputs: dict[str, Tensor] = {}
         was_training = self.net.training
         self.net.eval()
-        outputs: dict[str, Tensor] = {}
         for level in range(1, self.parts.num_partitions + 1):
             predict = partial(
                 self.hypers.predict,
@@ -356,15 +336,12 @@ class PartitionedLearner(
         if not self.config.select_by_lml:
             return metrics
         if self._best is None or found.total > self._best["metrics"]["lml/total"]:
-            model = copied(self._model_state(), Tensor.clone)
-            self._best = {"metrics": metrics, "model": model}
+            model = {"parts": self.parts.state_dict(), "hypers": self.hypers.state_dict()}
+            self._best = {"metrics": metrics, "model": copied(model, Tensor.clone)}
         if self.finished:
             self._load_model_state(self._best["model"])
             metrics = dict(self._best["metrics"])
         return metrics
-
-    def _model_state(self) -> dict[str, Any]:
-        return {"parts": self.parts.state_dict(), "hypers": self.hypers.state_dict()}
 
     def _load_model_state(self, state: Mapping[str, Any]) -> None:
         self._calibrated.clear()
@@ -422,11 +399,8 @@ class ReleasedLearner(PartitionedLearner, parts=("_released",)):
             return super().predict(x, generator)
         return SupervisedLearner.predict(self, x, generator)
 
-    def finish(self) -> nn.Module:
-        return super().finish() if self._released is None else self.net
-
-    def trained_net(self) -> nn.Module:
-        return super().trained_net() if self._released is None else self.net
+    def merged(self, into: nn.Module | None = None) -> nn.Module:
+        return super().merged(into) if self._released is None else self.net
 
     def evaluate(self) -> dict[str, float]:
         if self._released is None:
@@ -436,7 +410,7 @@ class ReleasedLearner(PartitionedLearner, parts=("_released",)):
     def _release(self) -> Release:
         for parameter in self._held:
             parameter.requires_grad_(False)
-        return Release(self, self.config.release.optimiser or self.config.optimiser)
+        return Release(self, self.config.release.optimiser)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         for parameter in self._held:

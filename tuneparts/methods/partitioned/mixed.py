@@ -12,7 +12,7 @@ Shapes: N examples with augmentation samples, I input and O output units, C part
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,13 +20,11 @@ from torch import Tensor, nn
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.partitioned.assign import Role
 from tuneparts.methods.partitioned.subnetwork import Partitioned
-from tuneparts.models.layers import Bias, ScalarMultiplier
+from tuneparts.models.layers import Bias, ScalarMultiplier, scaled_by_row
 from tuneparts.models.reweighted import reweighted
-from tuneparts.training.step import gradients
 
 _Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
-_Order = tuple[Tensor, tuple[int, ...]]
-"""Of a weight or bias, as of `Partitioned.order_of`."""
+_SCALARS = Bias | ScalarMultiplier
 
 
 class MixedBatch:
@@ -34,11 +32,8 @@ class MixedBatch:
 
     The net must treat every row of a batch by itself, and read weights in the calls of their layers
     only: `tuneparts.methods.partitioned.isolation.check_mixable` refuses one that does not.
-
-    Args:
-        parts: under the node scheme; norms over the batch are refused.
-        levels_N: the subnetwork, 1..C, of each row of the inputs; ascending.
-        trainable: make the weights differentiable; otherwise only held parameters are.
+    `levels_N` are the subnetworks, 1..C, of the rows, ascending. If `trainable`, the weights are
+    differentiable; otherwise only held parameters are.
     """
 
     def __init__(self, parts: Partitioned, levels_N: Tensor, *, trainable: bool = True) -> None:
@@ -52,94 +47,87 @@ class MixedBatch:
             raise ConfigError("the rows of a mixed batch must ascend in level. Sort them first.")
         self._parts = parts
         self._levels_N = levels_N
-        self._trainable = trainable
         ends = counts.cumsum(0)
         self._rows_of = {
             level: slice(end - count, end)
             for level, count, end in zip(*(t.tolist() for t in (levels, counts, ends)), strict=True)
         }
-        self._leaves = {
-            name: parts.net.get_parameter(name).detach().requires_grad_(trainable)
-            for name, role in parts.roles.items()
-            if role is Role.ENTRIES
-        }
-        self._rows = {
-            name: parts.parts_of(name).detach().requires_grad_(trainable)
-            for name, role in parts.roles.items()
-            if role in {Role.PRODUCT, Role.SUM}
-        }
-
-    def run(self, x: Tensor) -> Any:
-        """The net's own forward on inputs (N, ...)."""
-        held: dict[str, Tensor] = {}
-        for name, role in self._parts.roles.items():
+        self._tensors: dict[str, Tensor] = {}
+        """What stands in for the net's own parameters, unless these differ between rows."""
+        self.named_leaves: dict[str, Tensor] = {}
+        """What a loss of the outputs is differentiated by; norms have a row for each partition."""
+        for name, role in parts.roles.items():
+            parameter = parts.net.get_parameter(name)
             if role is Role.HELD:
-                parameter = self._parts.net.get_parameter(name)
-                held[name] = parameter.detach() if self._trainable else parameter
-        net = reweighted(self._parts.net, {**held, **self._leaves})
+                self._tensors[name] = parameter.detach() if trainable else parameter
+            elif role is Role.ENTRIES:
+                self._tensors[name] = parameter.detach().requires_grad_(trainable)
+                self.named_leaves[name] = self._tensors[name]
+            else:
+                self.named_leaves[name] = parts.parts_of(name).detach().requires_grad_(trainable)
+
+    def __call__(self, x: Tensor) -> Any:
+        """The net's own forward on inputs (N, ...)."""
+        net = reweighted(self._parts.net, self._tensors)
         for name, layer in net.named_modules():
             forward = self._forward_of(name, layer)
             if forward is not None:
                 layer.forward = forward  # of this copy alone
         return net(x)
 
-    __call__ = run
-
     @property
     def leaves(self) -> list[Tensor]:
-        """What a loss of the outputs is differentiated by."""
+        """The named leaves as a list."""
         return list(self.named_leaves.values())
-
-    @property
-    def named_leaves(self) -> dict[str, Tensor]:
-        """The same by the names of the net's parameters; norms have a row for each partition."""
-        return {**self._leaves, **self._rows}
-
-    def gradients(self, loss: Tensor) -> dict[int, list[Tensor | None]]:
-        """Differentiate a loss; returns what `grads` does."""
-        gradients(loss, self.leaves)
-        return self.grads()
 
     def grads(self) -> dict[int, list[Tensor | None]]:
         """By partition of the batch, one gradient per share, as its optimiser takes them."""
 
         def of(name: str, level: int) -> Tensor | None:
-            if name in self._leaves:
-                return self._leaves[name].grad
-            grad = self._rows[name].grad
-            return None if grad is None else grad[level - 1]
+            grad = self.named_leaves[name].grad
+            if grad is None or self._parts.roles[name] is Role.ENTRIES:
+                return grad
+            return grad[level - 1]
 
-        shares = {k: self._parts.shares(k) for k in self._rows_of}
-        return {k: [of(share.name, k) for share in shares[k]] for k in shares}
+        return {k: [of(share.name, k) for share in self._parts.shares(k)] for k in self._rows_of}
 
     def _forward_of(self, name: str, layer: nn.Module) -> Callable[[Tensor], Tensor] | None:
         """A forward of the layer that knows the levels; None where the layer is not partitioned."""
         own = [f"{name}.{n}" if name else n for n, _ in layer.named_parameters(recurse=False)]
+        dealt = [n for n in own if self._parts.roles.get(n, Role.HELD) is not Role.HELD]
+        reason = ""
         if isinstance(layer, nn.modules.batchnorm._NormBase):
-            self._refuse(name, layer, "it shares statistics between examples or mixes them")
-        if not any(self._parts.roles.get(n, Role.HELD) is not Role.HELD for n in own):
+            reason = "it shares statistics between examples or mixes them"
+        elif not dealt:
             return None
+        elif isinstance(layer, _Convolution):
+            if layer.padding_mode != "zeros" or isinstance(layer.padding, str):
+                reason = "its padding is not by a number of zeros"
+        elif not isinstance(layer, nn.Linear | nn.GroupNorm | nn.LayerNorm | _SCALARS):
+            reason = "its affine parameters cannot differ between examples"
+        if reason:
+            raise ConfigError(
+                f"`{name}` is a {type(layer).__name__}: {reason}, and a mixed batch runs each "
+                "example in its own subnetwork. Use GroupNorm or no norm, or set `mixed` to false."
+            )
         if isinstance(layer, nn.Linear | _Convolution):
-            if isinstance(layer, _Convolution) and (
-                layer.padding_mode != "zeros" or isinstance(layer.padding, str)
-            ):
-                self._refuse(name, layer, "its padding is not by a number of zeros")
             return partial(_masked_layer, self._map_of(name, layer), layer.weight, layer.bias)
-        if not isinstance(layer, nn.GroupNorm | nn.LayerNorm | Bias | ScalarMultiplier):
-            self._refuse(name, layer, "its affine parameters cannot differ between examples")
-        rows = {n.rpartition(".")[2]: self._rows[n] for n in own if n in self._rows}
-        per_example = {
-            kind: _of_level(row, is_product=self._parts.roles[f"{name}.{kind}"] is Role.PRODUCT)[
-                self._levels_N - 1
-            ]
-            for kind, row in rows.items()
-        }
-        return partial(_affine_layer, layer, per_example)
+        per_example = {}
+        for full in dealt:
+            # Scale or shift of each subnetwork (C, ...); only its own part is differentiated.
+            rows_C, is_product = self.named_leaves[full], self._parts.roles[full] is Role.PRODUCT
+            fixed = rows_C.detach()
+            neutral = torch.ones_like(fixed[:1]) if is_product else torch.zeros_like(fixed[:1])
+            before = fixed[:-1].cumprod(0) if is_product else fixed[:-1].cumsum(0)
+            before = torch.cat([neutral, before])
+            of_level = before * rows_C if is_product else before + rows_C
+            per_example[full.rpartition(".")[2]] = of_level[self._levels_N - 1]
+        return partial(scaled_by_row, layer, values=per_example)
 
     def _map_of(self, name: str, layer: Any) -> "_Map":
         """The layer between masked units. It may be held in part: what is held has no order."""
-        assert self._parts.wiring is not None
-        units = self._parts.wiring.layers[name]
+        assert self._parts.units is not None
+        units = self._parts.units[name]
 
         def active(labels: Tensor) -> Tensor | None:
             """1 where a row's subnetwork has a unit, else 0: (N, units); None where all have all.
@@ -151,25 +139,14 @@ class MixedBatch:
             is_active = labels.to(weight.device) <= self._levels_N.to(weight.device)[:, None]
             return None if bool(is_active.all()) else is_active.to(weight.dtype)
 
-        dealt = {kind: f"{name}.{kind}" for kind in ("weight", "bias")}
-        return _Map(
-            name,
-            None if isinstance(layer, nn.Linear) else layer,
-            self._rows_of,
-            None if units.is_silent else active(units.in_labels),
-            active(units.out_labels),
-            {
-                kind: self._parts.order_of(full)
-                for kind, full in dealt.items()
-                if self._parts.roles.get(full) is Role.ENTRIES
-            },
-        )
-
-    def _refuse(self, name: str, layer: nn.Module, reason: str) -> NoReturn:
-        raise ConfigError(
-            f"`{name}` is a {type(layer).__name__}: {reason}, and a mixed batch runs each example "
-            "in its own subnetwork. Use GroupNorm or no norm, or set `mixed` to false."
-        )
+        orders = {
+            kind: self._parts.order_of(f"{name}.{kind}")
+            for kind in ("weight", "bias")
+            if self._parts.roles.get(f"{name}.{kind}") is Role.ENTRIES
+        }
+        conv = None if isinstance(layer, nn.Linear) else layer
+        inputs = None if units.is_silent else active(units.in_labels)
+        return _Map(name, conv, self._rows_of, inputs, active(units.out_labels), orders)
 
 
 @dataclass(frozen=True)
@@ -185,8 +162,8 @@ class _Map:
     """1 where a row has an input unit, else 0: (N, I); None where nothing needs to be masked."""
     outputs: Tensor | None
     """The same of output units (N, O)."""
-    orders: dict[str, _Order]
-    """Of `weight` and `bias`, where they are dealt out."""
+    orders: dict[str, tuple[Tensor, tuple[int, ...]]]
+    """`Partitioned.order_of` of `weight` and `bias`, where they are dealt out."""
 
     def masked(self, x: Tensor, active: Tensor | None, *, owned: bool = False) -> Tensor:
         """Units, or gradients by them, with masked ones at zero; in place if `owned`."""
@@ -198,30 +175,23 @@ class _Map:
         return x.mul_(mask) if owned else x * mask
 
     def apply(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if self.conv is None:
-            return nn.functional.linear(x, weight, bias)
-        found: Tensor = self.conv._conv_forward(x, weight, bias)
-        return found
+        forward = nn.functional.linear if self.conv is None else self.conv._conv_forward
+        return forward(x, weight, bias)
 
-    def by_input(self, grad: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-        return grad @ weight if self.conv is None else self._backward(grad, x, weight, 0)
-
-    def by_weight(self, grad: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-        if self.conv is None:
-            return grad.flatten(0, -2).T @ x.flatten(0, -2)
-        return self._backward(grad, x, weight, 1)
+    def gradient(self, grad: Tensor, x: Tensor, weight: Tensor, *, by_weight: bool) -> Tensor:
+        """By the weight, or by the inputs."""
+        conv = self.conv
+        if conv is None:
+            return grad.flatten(0, -2).T @ x.flatten(0, -2) if by_weight else grad @ weight
+        grads: tuple[Tensor, ...] = torch.ops.aten.convolution_backward(
+            grad, x, weight, None, conv.stride, conv.padding, conv.dilation, False,
+            [0] * len(conv.stride), conv.groups, [not by_weight, by_weight, False],
+        )  # fmt: skip
+        return grads[by_weight]
 
     def by_bias(self, grad: Tensor) -> Tensor:
         units = grad.dim() - 1 if self.conv is None else 1
         return grad.sum([dim for dim in range(grad.dim()) if dim != units])
-
-    def _backward(self, grad: Tensor, x: Tensor, weight: Tensor, which: int) -> Tensor:
-        conv = self.conv
-        grads: tuple[Tensor, ...] = torch.ops.aten.convolution_backward(
-            grad, x, weight, None, conv.stride, conv.padding, conv.dilation, False,
-            [0] * len(conv.stride), conv.groups, [which == 0, which == 1, False],
-        )  # fmt: skip
-        return grads[which]
 
     def take_own(self, into: Tensor, given: Tensor, kind: str, level: int) -> None:
         """Copy the entries of a gradient that a partition owns."""
@@ -247,7 +217,8 @@ class _Masked(torch.autograd.Function):
         grad = layer.masked(grad, layer.outputs)
         grad_x = None
         if ctx.needs_input_grad[0]:
-            grad_x = layer.masked(layer.by_input(grad, x, weight), layer.inputs, owned=True)
+            grad_x = layer.gradient(grad, x, weight, by_weight=False)
+            grad_x = layer.masked(grad_x, layer.inputs, owned=True)
         has_weight = "weight" in layer.orders and ctx.needs_input_grad[1]
         has_bias = "bias" in layer.orders and ctx.needs_input_grad[2]
         grad_weight = torch.zeros_like(weight) if has_weight else None
@@ -255,7 +226,8 @@ class _Masked(torch.autograd.Function):
         for level, rows in layer.rows_of.items():
             own, seen = grad[rows], x[rows]
             if grad_weight is not None:
-                layer.take_own(grad_weight, layer.by_weight(own, seen, weight), "weight", level)
+                found = layer.gradient(own, seen, weight, by_weight=True)
+                layer.take_own(grad_weight, found, "weight", level)
             if grad_bias is not None:
                 layer.take_own(grad_bias, layer.by_bias(own), "bias", level)
         return grad_x, grad_weight, grad_bias, None
@@ -276,30 +248,3 @@ def _masked_layer(layer: _Map, weight: Tensor, bias: Tensor | None, x: Tensor) -
     with torch.autocast(x.device.type, enabled=False):
         out: Tensor = _Masked.apply(x, weight, bias, layer)  # type: ignore[no-untyped-call]
     return out
-
-
-def _affine_layer(layer: nn.Module, per_example: dict[str, Tensor], x: Tensor) -> Tensor:
-    """A norm or scalar layer whose scale and shift differ between examples."""
-    if isinstance(layer, nn.GroupNorm):
-        x = nn.functional.group_norm(x, layer.num_groups, None, None, layer.eps)
-    elif isinstance(layer, nn.LayerNorm):
-        x = nn.functional.layer_norm(x, layer.normalized_shape, None, None, layer.eps)
-
-    def fitted(values: Tensor) -> Tensor:
-        """(N, ...) so that it meets the channels of (N, C, ...), or the end of (N, ..., D)."""
-        gap = [1] * (x.dim() - values.dim())
-        if isinstance(layer, nn.LayerNorm):
-            return values.view(len(values), *gap, *values.shape[1:])
-        return values.view(*values.shape, *gap)
-
-    for kind, values in per_example.items():
-        x = x + fitted(values) if kind == "bias" else x * fitted(values)
-    return x
-
-
-def _of_level(rows_C: Tensor, *, is_product: bool) -> Tensor:
-    """Scale or shift of each subnetwork (C, ...); only its own part is differentiated."""
-    fixed = rows_C.detach()
-    neutral = torch.ones_like(fixed[:1]) if is_product else torch.zeros_like(fixed[:1])
-    before = torch.cat([neutral, fixed[:-1].cumprod(0) if is_product else fixed[:-1].cumsum(0)])
-    return before * rows_C if is_product else before + rows_C

@@ -16,6 +16,7 @@ Shapes: B examples in a batch, m entries of a parameter that one partition owns.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -140,11 +141,11 @@ class PartitionedOptimiser(Stateful, values=("num_steps", "_moments")):
             chosen = [(s, grad) for s, grad in given if (s.name in self._scalars) is is_scalar]
             if not chosen:
                 continue
-            values = [share.gather(share.flat_n) for share, _ in chosen]
+            shares, moving = map(list, zip(*chosen, strict=True))
+            values = [share.gather(share.flat_n) for share in shares]
             factor = self._config.scalar_lr_factor if is_scalar else 1.0
-            names = [share.name for share, _ in chosen]
-            self._move(k, names, values, [grad for _, grad in chosen], lr=lr * factor)
-            for (share, _), value in zip(chosen, values, strict=True):
+            self._move(k, [share.name for share in shares], values, moving, lr=lr * factor)
+            for share, value in zip(shares, values, strict=True):
                 share.scatter(value)
         self.num_steps[k] += 1
 
@@ -152,43 +153,21 @@ class PartitionedOptimiser(Stateful, values=("num_steps", "_moments")):
         self, k: int, names: list[str], values: list[Tensor], grads: list[Tensor], *, lr: float
     ) -> None:
         """Move what partition k owns (m,) of each named parameter, in place."""
-        decay = self._config.weight_decay * self._decay_factors[k - 1]
-        moments = self._moments[k]
-        if self._config.kind == "adam":
+        config, moments = self._config, self._moments[k]
+        decay = config.weight_decay * self._decay_factors[k - 1]
+        how: dict[str, Any] = {"lr": lr, "weight_decay": decay, "maximize": False}
+        if config.kind == "adam":
             for name, value in zip(names, values, strict=True):
                 if name not in moments:
                     moments[name] = [torch.zeros_like(value), torch.zeros_like(value)]
-            adam(
-                values,
-                grads,
-                [moments[name][0] for name in names],
-                [moments[name][1] for name in names],
-                [],
-                list(values[0].new_full((len(names),), float(self.num_steps[k])).unbind()),
-                amsgrad=False,
-                beta1=0.9,
-                beta2=0.999,
-                lr=lr,
-                weight_decay=decay,
-                eps=1e-8,
-                maximize=False,
-                fused=True,
-            )
+            first, second = ([moments[name][i] for name in names] for i in (0, 1))
+            steps = list(values[0].new_full((len(names),), float(self.num_steps[k])).unbind())
+            how |= {"amsgrad": False, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "fused": True}
+            adam(values, grads, first, second, [], steps, **how)
             return
-        buffers: list[Tensor | None] = [
-            moments[name][0] if name in moments else None for name in names
-        ]
-        sgd(
-            values,
-            grads,
-            buffers,
-            weight_decay=decay,
-            momentum=self._config.momentum,
-            lr=lr,
-            dampening=0.0,
-            nesterov=self._config.nesterov,
-            maximize=False,
-        )
+        buffers = [moments[name][0] if name in moments else None for name in names]
+        how |= {"momentum": config.momentum, "nesterov": config.nesterov}
+        sgd(values, grads, buffers, dampening=0.0, **how)
         for name, buffer in zip(names, buffers, strict=True):
             if buffer is not None:
                 moments[name] = [buffer]
@@ -232,16 +211,9 @@ def evidence(
 ) -> Evidence:
     """Evaluate L_ML on the whole of chunks 2..C, in double precision; empty ones have no term.
 
-    Where `predict` draws random numbers, it is the mean over draws of the log-likelihood, which is
-    what the gradients of hyper steps are of.
-
-    Args:
-        predict: (level, inputs) to outputs (B, K) of that subnetwork.
-        examples: all training data.
-        chunks: of the examples.
-        loss: the negative log-likelihood, `loss(outputs, y, reduction=...)`.
-        batch_size: inputs per call of `predict`.
-        num_draws: calls of `predict` for each batch.
+    `predict` maps a level and inputs to outputs (B, K) of that subnetwork, and `loss` is minus the
+    log-likelihood of outputs. Where `predict` draws random numbers, it is called `num_draws` times
+    for each batch: hyper steps descend the mean.
     """
     sums: dict[int, float] = {}
     counts = {k: size for k, size in enumerate(chunks.sizes, start=1) if size and k > 1}

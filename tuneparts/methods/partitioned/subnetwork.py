@@ -17,7 +17,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.partitioned.assign import Role, Wiring, order_of, random_labels, roles_of
+from tuneparts.methods.partitioned.assign import Role, Units, order_of, random_labels, roles_of
 from tuneparts.methods.partitioned.config import Defaults, Scheme, checked_proportions
 from tuneparts.models.reweighted import reweighted, tied_names
 
@@ -56,6 +56,10 @@ class View:
     leaves: list[Tensor]
     """What a weight step differentiates by: one per share of partition `level`, in order."""
 
+    def grads(self) -> dict[int, list[Tensor | None]]:
+        """The gradients of the leaves, by partition, as its optimiser takes them."""
+        return {self.level: [leaf.grad for leaf in self.leaves]}
+
 
 class Partitioned(nn.Module):
     """A net whose weights are dealt out to C partitions.
@@ -93,7 +97,8 @@ class Partitioned(nn.Module):
         self.proportions = checked_proportions(proportions)
         self.num_partitions = len(self.proportions)
         self.roles = roles_of(net, num_held=num_held)
-        self.wiring: Wiring | None = None
+        self.units: dict[str, Units] | None = None
+        """Of the node scheme: those around every linear and convolutional layer, by its name."""
         self._defaults = defaults
         self._rebuild = rebuild if defaults == "initial" else None
         self._tied = tied_names(net)
@@ -101,13 +106,8 @@ class Partitioned(nn.Module):
             if example is None:
                 raise ConfigError("the node scheme got no `example`. Pass one batch of inputs.")
             if defaults != "zero":
-                raise ConfigError(
-                    f"defaults={defaults!r}: a masked unit contributes nothing, so the node scheme "
-                    "has zero defaults. Use them, or the random scheme."
-                )
-            self.wiring = Wiring.probe(
-                net, self.roles, self.proportions, example=example, seed=seed
-            )
+                raise ConfigError(f"defaults={defaults!r}: the node scheme has zero defaults.")
+            self.units = Units.probed(net, self.roles, self.proportions, example=example, seed=seed)
         # A plain dict, since finding a parameter by its dotted name at each step takes long.
         self._own = {name: p for name, p in net.named_parameters() if name in self.roles}
         for name, role in self.roles.items():
@@ -119,7 +119,7 @@ class Partitioned(nn.Module):
                 neutral = torch.ones_like(own) if role is Role.PRODUCT else torch.zeros_like(own)
                 rows = torch.stack([own, *[neutral] * (self.num_partitions - 1)])
                 self.register_parameter(_key("parts", name), nn.Parameter(rows))
-        self._normed = [
+        self.normed = [
             layer
             for layer, module in net.named_modules()
             if isinstance(module, _NormBase) and module.running_mean is not None
@@ -130,9 +130,8 @@ class Partitioned(nn.Module):
             layer, _, statistic = key.rpartition(".")
             self.register_buffer(_key(statistic, layer), rows)
         self._index()
-        seen = self.wiring.layers if self.wiring is not None else {}
         alone = (n for n, role in self.roles.items() if role is Role.ENTRIES)
-        unseen = [n for n in alone if n.rpartition(".")[0] not in seen]
+        unseen = [n for n in alone if n.rpartition(".")[0] not in (self.units or {})]
         self.unmixable = next(iter([*self._tied, *unseen]), None)
         """A weight that is not of one layer alone, whose gradients no layer can take apart."""
         for k in self.filled:
@@ -149,8 +148,8 @@ class Partitioned(nn.Module):
 
     def held(self) -> list[nn.Parameter]:
         """Parameters of no partition that still require gradients."""
-        held = [p for n, p in self.net.named_parameters() if self.roles[n] is Role.HELD]
-        return [p for p in held if p.requires_grad]
+        named = self.net.named_parameters()
+        return [p for n, p in named if self.roles[n] is Role.HELD and p.requires_grad]
 
     def map_of(self, name: str) -> Tensor:
         """The partition of each entry of a weight, uint8, in the weight's shape."""
@@ -172,13 +171,11 @@ class Partitioned(nn.Module):
         for name, role in self.roles.items():
             if role is Role.ENTRIES:
                 flat_n = self._own[name].detach().view(-1)
-                offsets = self._offsets[name]
-                start, end = offsets[k - 1], offsets[k]
-                if start == end:
-                    continue
-                whole = end - start == len(flat_n)
-                order_n = self._named("order", name)
-                shares.append(Share(name, flat_n, None if whole else order_n[start:end]))
+                order_n, offsets = self.order_of(name)
+                own_m = order_n[offsets[k - 1] : offsets[k]]
+                if len(own_m):
+                    is_whole = len(own_m) == len(flat_n)
+                    shares.append(Share(name, flat_n, None if is_whole else own_m))
             elif role is not Role.HELD:
                 row = self.parts_of(name).detach()[k - 1]
                 shares.append(Share(name, row.view(-1), None))
@@ -218,7 +215,7 @@ class Partitioned(nn.Module):
 
     def _statistics(self) -> list[str]:
         """The names of the norms' running statistics."""
-        return [f"{name}.{statistic}" for name in self._normed for statistic in _STATISTICS]
+        return [f"{name}.{statistic}" for name in self.normed for statistic in _STATISTICS]
 
     def run(self, view: View, x: Tensor, *, learns_statistics: bool = False) -> Any:
         """The net's own forward with a view's tensors in place of its own.
@@ -228,14 +225,9 @@ class Partitioned(nn.Module):
         """
         net = reweighted(self.net, view.tensors)
         if not learns_statistics:
-            for name in self._normed:
+            for name in self.normed:
                 net.get_submodule(name).training = False
         return net(x)
-
-    @property
-    def has_statistics(self) -> bool:
-        """Whether norms keep running statistics, a set for each subnetwork."""
-        return bool(self._normed)
 
     @torch.no_grad()
     def recalibrated(self, view: View, predict: Callable[[Callable[[Tensor], Any]], None]) -> View:
@@ -248,7 +240,7 @@ class Partitioned(nn.Module):
         tensors = dict(view.tensors)
         tensors |= {key: torch.zeros_like(tensors[key]) for key in self._statistics()}
         net = reweighted(self.net, tensors).eval()
-        for name in self._normed:
+        for name in self.normed:
             norm = net.get_submodule(name)
             assert isinstance(norm, _NormBase)
             norm.training = True
@@ -258,8 +250,7 @@ class Partitioned(nn.Module):
 
     def forward(self, x: Tensor, level: int | None = None) -> Any:
         """What subnetwork `level` makes of a batch; all partitions are active if None."""
-        view = self.view(self.num_partitions if level is None else level)
-        return self.run(view, x, learns_statistics=False)
+        return self.run(self.view(self.num_partitions if level is None else level), x)
 
     @torch.no_grad()
     def merged(self, into: nn.Module | None = None) -> nn.Module:
@@ -280,11 +271,14 @@ class Partitioned(nn.Module):
     def _deal_out(self, name: str, seed: int) -> None:
         parameter = self._own[name]
         parameter.data = parameter.data.contiguous()
-        if self.wiring is not None:
-            # A tied weight joins units at each of its places; the latest of them owns it.
-            labels = self.wiring.labels_of(name, parameter.shape)
-            for other in self._tied.get(name, ()):
-                labels = torch.maximum(labels, self.wiring.labels_of(other, parameter.shape))
+        if self.units is not None:
+            labels = torch.ones(parameter.shape, dtype=torch.uint8)  # where no unit is known
+            for place in (name, *self._tied.get(name, ())):
+                # A tied weight joins units at each of its places; the latest of them owns it.
+                layer, _, kind = place.rpartition(".")
+                if layer in self.units:
+                    own = self.units[layer].labels_of(kind, parameter.shape)
+                    labels = torch.maximum(labels, own)
         else:
             generator = seeding.torch_generator(seed, "assign", name)
             labels = random_labels(parameter.numel(), self.proportions, generator=generator)
@@ -313,8 +307,7 @@ class Partitioned(nn.Module):
             values = effective.new_zeros(len(later))  # faster than scattering a scalar
         else:
             kept = self._named("default", name) if redrawn is None else redrawn.get_parameter(name)
-            default = kept.detach().to(weight.device)
-            values = default.reshape(-1).index_select(0, later)
+            values = kept.detach().to(weight.device).reshape(-1).index_select(0, later)
         effective.view(-1).scatter_(0, later, values)
         return effective
 
