@@ -21,8 +21,8 @@ from tuneparts.core.redaction import of_process
 from tuneparts.results.results import Results
 from tuneparts.results.run_data import RunData
 from tuneparts.search import runs
+from tuneparts.search.arm import at
 from tuneparts.search.card import RunCard
-from tuneparts.search.draws import at
 from tuneparts.search.frames import DRAWN_COLUMNS, SCHEDULE_COLUMNS, STEP_COLUMNS, flat
 
 if TYPE_CHECKING:
