@@ -31,8 +31,7 @@ from tuneparts.executors import Place, execute
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.card import RunCard
 from tuneparts.search.events import Row as Interval
-from tuneparts.search.events import TrialEnded
-from tuneparts.search.journal import read
+from tuneparts.search.events import TrialEnded, read
 from tuneparts.testing.null import NullConfig
 from tuneparts.tracking import store
 from tuneparts.tracking.card import SearchCard

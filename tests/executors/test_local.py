@@ -21,8 +21,8 @@ from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
 from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.arm import Resources
-from tuneparts.search.events import Event, Row, TrialId
-from tuneparts.search.journal import read, records
+from tuneparts.search.events import Event, Row, TrialId, read
+from tuneparts.search.journal import records
 from tuneparts.search.spec import Search
 
 

@@ -22,8 +22,8 @@ from typing import Any
 from tests.harness.wire import Wire
 from tuneparts.executors import logs
 from tuneparts.search import runs
-from tuneparts.search.events import Event, Row, TrialEnded, TrialId
-from tuneparts.search.journal import Journal, read
+from tuneparts.search.events import Event, Row, TrialEnded, TrialId, read
+from tuneparts.search.journal import Journal
 from tuneparts.search.storage import Folder
 
 ROOT = Path(__file__).parents[2]

@@ -9,9 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuneparts.core.errors import DataError, StorageError
-from tuneparts.search import journal
-from tuneparts.search.events import Row, TrialEnded, TrialId, TrialRunning, TrialStarted
-from tuneparts.search.journal import VERSION, Journal, read
+from tuneparts.search.events import (
+    VERSION,
+    Row,
+    TrialEnded,
+    TrialId,
+    TrialRunning,
+    TrialStarted,
+    read,
+)
+from tuneparts.search.journal import Journal
 
 A = TrialId("random", 0, 3)
 EVENTS = [
@@ -139,7 +146,7 @@ def test_half_a_line_at_the_end_is_dropped_and_nothing_before_it(tmp_path, monke
 def test_damage_in_the_middle_is_refused_with_the_line(tmp_path, line: str) -> None:
     path = tmp_path / "j.jsonl"
     path.write_text(line + "\n")
-    with pytest.raises(DataError, match=r"line 1 of .*j.jsonl"):
+    with pytest.raises(DataError, match=r"j.jsonl: line 1 is not an event"):
         Journal(path)
 
 
@@ -154,10 +161,10 @@ def test_a_trial_that_could_leave_its_folder_is_refused(text: str) -> None:
 
 def test_a_journal_that_was_removed_is_noticed(tmp_path: Path) -> None:
     here = Journal(tmp_path / "run" / "journal.jsonl")
-    here.append(journal.Row(journal.TrialId("a", 0, 0), 1, {}, 0.0))
+    here.append(Row(TrialId("a", 0, 0), 1, {}, 0.0))
     here.path.unlink()
-    here.append(journal.Row(journal.TrialId("a", 0, 0), 2, {}, 0.0))
+    here.append(Row(TrialId("a", 0, 0), 2, {}, 0.0))
     with pytest.raises(StorageError, match="was removed while"):
         here.sync()
     with pytest.raises(StorageError):
-        here.append(journal.Row(journal.TrialId("a", 0, 0), 3, {}, 0.0))
+        here.append(Row(TrialId("a", 0, 0), 3, {}, 0.0))

@@ -200,7 +200,7 @@ def test_a_class_inside_a_function_is_refused() -> None:
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("returns", r"is a generator, but that of `.*Wrong` returned None. Write `yield Batch"),
+        ("returns", r"`.*Wrong` returned None, not a generator. Write `yield Batch"),
         ("list", r"yields a Batch, but `.*Wrong` yielded \[Segment"),
         ("twice", r"each once, but `.*Wrong` yielded a/seed0/00000 for `a` under seed 0"),
         ("stray", r"its own arm and seed, .* yielded a/seed1/00000 for `a` under seed 0"),

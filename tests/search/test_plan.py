@@ -13,8 +13,8 @@ from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.halving import Asha, Hyperband, SuccessiveHalving
 from tuneparts.search.algorithms.pbt import Pbt
 from tuneparts.search.algorithms.sampler import Pruned, Tpe
-from tuneparts.search.events import TrialEnded, TrialId
-from tuneparts.search.journal import Journal, read, records
+from tuneparts.search.events import TrialEnded, TrialId, read
+from tuneparts.search.journal import Journal, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Search

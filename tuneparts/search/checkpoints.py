@@ -105,27 +105,19 @@ class CheckpointStore:
             )
         return FoundCheckpoint(state, round=segment.round - 1)
 
-    def remove(self, trial: TrialId) -> None:
-        """Delete all states of a trial, which nobody will ask for."""
+    def remove(self, trial: TrialId, *, only_hangs: bool = False) -> None:
+        """Delete all states of a trial, or only the notes of intervals that took too long."""
         folder = self._folder(trial)
         for name in _written(folder):
-            folder.delete(name)
-
-    def forget_hangs(self, trial: TrialId) -> None:
-        """Let a trial try again the interval that took too long."""
-        folder = self._folder(trial)
-        for name in folder.names():
-            if name.startswith(_HANG):
+            if name.startswith(_HANG) or not only_hangs:
                 folder.delete(name)
 
     def last(self, trial: TrialId) -> dict[str, Any] | None:
         """The newest readable state of a trial, whatever its round; None when there is none."""
         folder = self._folder(trial)
-        for name in reversed([name for name in folder.names() if _NAME.match(name)]):
-            state = _read(folder, name)
-            if state is not None:
-                return state
-        return None
+        names = [name for name in folder.names() if _NAME.match(name)]
+        found = (_read(folder, name) for name in reversed(names))
+        return next((state for state in found if state is not None), None)
 
 
 def _trial_folder(storage: Folder, trial: TrialId, *names: str) -> Folder:

@@ -179,11 +179,7 @@ def encode(event: Event) -> str:
 
 
 def decode(line: str) -> Event | None:
-    """Read one line of a journal as its event; None for the header, which names the version.
-
-    Raises:
-        DataError: The version is not that of this code. Other damage is a builtin error.
-    """
+    """Read one line of a journal as its event; None for the header, which names the version."""
     values = json.loads(line)
     kind = values.pop("kind")
     if kind == "version" and values["version"] != VERSION:
@@ -198,11 +194,7 @@ def decode(line: str) -> Event | None:
 
 
 def read(path: Path) -> Iterator[Event]:
-    """Read the events of a journal file, oldest first; half a line at its end is left out.
-
-    Raises:
-        DataError: A line is damaged, or the file is of another version of the format.
-    """
+    """Read the events of a journal file, oldest first; half a line at its end is left out."""
     with atomic.inside(path.parent, path).open("rb") as lines:
         for number, raw in enumerate(lines, start=1):
             if not raw.endswith(b"\n"):
@@ -215,6 +207,6 @@ def read(path: Path) -> Iterator[Event]:
                 raise DataError(f"{path}: {error}") from None
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise DataError(
-                    f"every line of a journal is one event, but line {number} of {path} is not "
-                    f"({error}). Restore the file, or start the search anew."
+                    f"{path}: line {number} is not an event ({error}). Restore the file, or start "
+                    "the search anew."
                 ) from None

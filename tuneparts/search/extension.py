@@ -112,7 +112,7 @@ def retry_failed(search: Search, journal: Path, storage: str) -> Retry:
         retried = tuple(trial for trial in failed if not plan.has_used(trial))
         store = CheckpointStore(Folder(storage))
         for trial in retried:
-            store.forget_hangs(trial)
+            store.remove(trial, only_hangs=True)
             opened.append(TrialRetried(trial, time.time()))
     return Retry(retried, tuple(trial for trial in failed if trial not in retried))
 

@@ -14,51 +14,8 @@ from typing import NoReturn
 
 from tuneparts.core import atomic
 from tuneparts.core.errors import StorageError
-from tuneparts.search.events import (
-    VERSION,
-    Event,
-    Observer,
-    Outcome,
-    ReplicateStopped,
-    ResultTold,
-    RoundFailed,
-    Row,
-    Stops,
-    TrialEnded,
-    TrialId,
-    TrialRetried,
-    TrialRunning,
-    TrialStarted,
-    TrialVoided,
-    decode,
-    encode,
-    read,
-)
+from tuneparts.search.events import VERSION, Event, Stops, TrialId, decode, encode, read
 from tuneparts.search.state import RunState, TrialRecord
-
-__all__ = [
-    "VERSION",
-    "Event",
-    "Journal",
-    "Observer",
-    "Outcome",
-    "ReplicateStopped",
-    "ResultTold",
-    "RoundFailed",
-    "Row",
-    "RunState",
-    "TrialEnded",
-    "TrialId",
-    "TrialRecord",
-    "TrialRetried",
-    "TrialRunning",
-    "TrialStarted",
-    "TrialVoided",
-    "decode",
-    "read",
-    "records",
-    "stops",
-]
 
 _SECONDS_BETWEEN_SYNCS = 1.0
 """How old an event may be before it is on the disk, besides the moments when it must be."""
@@ -69,7 +26,7 @@ class Journal:
 
     Example:
         >>> import tempfile
-        >>> from tuneparts.search.journal import Row
+        >>> from tuneparts.search.events import Row
         >>> journal = Journal(Path(tempfile.mkdtemp()) / "journal.jsonl")
         >>> trial = TrialId("none", 0, 0)
         >>> journal.append(Row(trial, 100, {"val/nll": 0.5}, time=0.0))
@@ -86,14 +43,17 @@ class Journal:
         self.trials, self.stops = self.state.trials, self.state.stops
         self.events: list[Event] = []
         if path.exists():
-            self._drop_torn_tail()
-        for event in read(path) if path.exists() else ():
-            self._apply(event)
+            content = path.read_bytes()
+            # In place: writing the file anew would lose all of it if the disk is still full.
+            os.truncate(self.path, content.rfind(b"\n") + 1)  # a crash may leave half a line
+            for event in read(path):
+                self._apply(event)
         path.parent.mkdir(parents=True, exist_ok=True)
         # Unbuffered: a line that a full disk refused must not be written by a later close.
         self._file = path.open("ab", buffering=0)
         self._synced_at = time.monotonic()
-        self._is_synced = True
+        self.is_synced = True
+        """Whether all events are on the disk."""
         if path.stat().st_size == 0:
             self._write(json.dumps({"kind": "version", "version": VERSION}).encode() + b"\n")
 
@@ -101,11 +61,8 @@ class Journal:
         """Write an event unless the journal has it already; returns whether it was written.
 
         It then survives the death of this process, and after a second at most, or after `sync`,
-        that of the machine.
-
-        Raises:
-            StorageError: The disk did not take the line. The journal is then closed for good; a
-                new one made from the file lacks this event.
+        that of the machine. Where the disk does not take the line, the journal is closed for good;
+        a new one made from the file lacks this event.
         """
         if not self._apply(event):
             return False
@@ -114,30 +71,25 @@ class Journal:
             self.sync()
         return True
 
-    @property
-    def is_synced(self) -> bool:
-        """Whether all events are on the disk."""
-        return self._is_synced
-
     def sync(self) -> None:
         """Wait until all events are on the disk, where a power cut does not take them.
 
         Called before what cannot be undone should they be lost: a round that builds on them is
         started, or checkpoints that could report them again are removed.
         """
-        if self._is_synced:
+        if self.is_synced:
             return
         try:
             if os.fstat(self._file.fileno()).st_nlink == 0:
                 self._file.close()
                 raise StorageError(
-                    f"an event is on disk before anyone hears of it, but {self.path} was removed "
-                    "while the search was running. What MLflow has of it stays; start it anew."
+                    f"{self.path} was removed while the search was running. What MLflow has of it "
+                    "stays; start it anew."
                 )
             os.fsync(self._file.fileno())
         except (OSError, ValueError) as error:
             self._refuse(str(error))
-        self._is_synced = True
+        self.is_synced = True
         self._synced_at = time.monotonic()
 
     def _write(self, line: bytes) -> None:
@@ -149,13 +101,13 @@ class Journal:
             reason = str(error)
         if reason is not None:
             self._refuse(reason)
-        self._is_synced = False
+        self.is_synced = False
 
     def _refuse(self, reason: str) -> NoReturn:
         self._file.close()
         raise StorageError(
-            f"an event is on disk before anyone hears of it, but {self.path} cannot be "
-            f"written: {reason}. Make space, then run `tuneparts resume`; nothing is lost."
+            f"{self.path} cannot be written: {reason}. Make space, then run `tuneparts resume`; "
+            "nothing is lost."
         )
 
     def close(self) -> None:
@@ -169,15 +121,6 @@ class Journal:
         if is_news:
             self.events.append(event)
         return is_news
-
-    def _drop_torn_tail(self) -> None:
-        """Cut off half a line that a crash left at the end; nobody was told of it."""
-        with self.path.open("ab") as file:
-            content = self.path.read_bytes()
-            length = content.rfind(b"\n") + 1
-            if length < len(content):
-                # In place: writing the file anew would lose all of it if the disk is still full.
-                file.truncate(length)
 
 
 def records(path: Path) -> dict[TrialId, TrialRecord]:

@@ -28,9 +28,6 @@ def lock(folder: Path) -> Iterator[None]:
     the lock first and then calls `executors.execute`. The lock of a process that died is free; only
     without `flock`, and if it ran on another machine, its file has to be deleted by hand.
 
-    Raises:
-        BusyError: Another process or thread holds it.
-
     Example:
         >>> import tempfile
         >>> folder = Path(tempfile.mkdtemp())

@@ -75,16 +75,11 @@ class Plan:
     ) -> None:
         """Replay a journal, and continue from there.
 
-        Args:
-            search: what is run.
-            journal: what has happened so far.
-            observers: get every event, past ones first.
-            forget: called with each trial whose checkpoints are not needed any more.
-            folder: of the run, where other processes leave requests to stop it.
+        Observers get every event, past ones first; `forget` is called with each trial whose
+        checkpoints are not needed any more. Other processes leave requests to stop in `folder`.
         """
-        self.search = search
-        self.journal = journal
-        self._observers = observers
+        self.search, self.journal = search, journal
+        self._observers, self._forget, self._folder = observers, forget, folder
         self._metric = selection_metric(search.metric)
         self._queue = Queue(search)
         self._losses: Counter[TrialId] = Counter()
@@ -96,13 +91,12 @@ class Plan:
             for arm in search.arms
             for seed in search.seeds_of(arm)
         }
-        self._forget = forget
-        self._folder = folder
         self._limits = stopping.Limits(search.stop, self._metric, journal.state)
         for key, replicate in self._replicates.items():
             replicate.repeat(journal.state.told.get(key, ()))
         for event in journal.events:
-            self._pass_on(event)
+            for observer in observers:
+                observer.on_event(event)
         for replicate in self._replicates.values():
             self._repeat_stop(replicate)
         self._start_replicates()
@@ -147,7 +141,9 @@ class Plan:
         # A worker counts the seconds of its own round only; a trial's are those of all rounds.
         if self.is_over(segment):
             return
-        before = self._seconds_before(segment)
+        known = self.journal.trials[segment.trial].rows
+        last = max((step for step in known if step <= segment.start), default=None)
+        before = 0.0 if last is None else known[last].metrics.get("cost/seconds", 0.0)
         for metrics in rows:
             seconds = metrics.get("cost/seconds", 0.0) + before
             row = {**metrics, "cost/seconds": seconds}
@@ -260,11 +256,7 @@ class Plan:
         return None if index is None else TrialId(arm, seed, index)
 
     def has_used(self, trial: TrialId) -> bool:
-        """Whether something was decided by how a trial ended.
-
-        An adaptive algorithm was told of it and went on, or a follower has begun to train at what
-        was found.
-        """
+        """Whether an adaptive algorithm or a follower has gone on from how a trial ended."""
         replicate = self._replicates[trial.arm, trial.seed]
         if replicate.arm.algorithm.is_adaptive and trial in replicate.used:
             return True
@@ -356,12 +348,6 @@ class Plan:
         is_failed = segment.start in record.failed_rounds
         return is_failed or is_reached or record.end is not None
 
-    def _seconds_before(self, segment: Segment) -> float:
-        """Seconds that the trial took in the rounds before this segment."""
-        rows = self.journal.trials[segment.trial].rows
-        earlier = [step for step in rows if step <= segment.start]
-        return rows[max(earlier)].metrics.get("cost/seconds", 0.0) if earlier else 0.0
-
     def _collect_result(self, segment: Segment) -> None:
         """Read from the journal how a segment ended, and keep it for the algorithm.
 
@@ -419,13 +405,9 @@ class Plan:
     def _record(self, event: Event) -> bool:
         """Write an event to the journal, then pass it on to observers; returns if it was news."""
         is_news = self.journal.append(event)
-        if is_news:
-            self._pass_on(event)
-        return is_news
-
-    def _pass_on(self, event: Event) -> None:
-        for observer in self._observers:
+        for observer in self._observers if is_news else ():
             observer.on_event(event)
+        return is_news
 
     def _end(self, trial: TrialId, outcome: Outcome, message: str = "") -> None:
         self._record(TrialEnded(trial, outcome, time.time(), message))

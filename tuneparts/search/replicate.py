@@ -124,10 +124,6 @@ class Replicate:
     """Passes of all segments so far."""
     _chain_at_barrier: int = 0
 
-    def owns(self, trial: TrialId) -> bool:
-        """Whether a trial is one of its own."""
-        return (trial.arm, trial.seed) == (self.arm.name, self.seed)
-
     def repeat(self, told: Iterable[ResultTold]) -> None:
         """Take over from a journal in which order the algorithm got results."""
         self._order = {(event.trial, event.passes): place for place, event in enumerate(told)}
@@ -142,16 +138,15 @@ class Replicate:
         )
         if not isinstance(proposals, Generator):
             raise ConfigError(
-                f"`proposals` of an algorithm is a generator, but that of `{algorithm.kind}` "
-                f"returned {proposals!r:.100}. Write `yield Batch(...)` in it."
+                f"`proposals` of `{algorithm.kind}` returned {proposals!r:.100}, not a generator. "
+                "Write `yield Batch(...)` in it."
             )
         return proposals
 
     def begin(self, batch: Batch) -> dict[TrialId, int]:
         """Take over what the algorithm asks for.
 
-        Returns for each trial that is to run the passes that run one after another from there to
-        the end of the replicate, by which the queue goes.
+        Returns for each trial the passes that follow one another from there to the replicate's end.
         """
         left = 1 - self._asked / self.arm.cost.expected
         longest = max((one.until - one.start for one in batch.run), default=0)
@@ -209,20 +204,17 @@ class Replicate:
         if not isinstance(batch, Batch):
             raise ConfigError(f"an algorithm yields a Batch, but `{owner}` yielded {batch!r:.100}.")
         trials = [segment.trial for segment in batch.run]
-        strays = [trial for trial in trials if not self.owns(trial)]
+        own = self.arm.name, self.seed
+        strays = [trial for trial in trials if (trial.arm, trial.seed) != own]
         doubled = [trial for trial, count in Counter(trials).items() if count > 1]
         if strays or doubled:
             raise ConfigError(
-                "a batch runs trials of its own arm and seed, each once, but "
-                f"`{owner}` yielded {', '.join(map(str, strays or doubled))} for "
-                f"`{self.arm.name}` under seed {self.seed}."
+                f"`{owner}` yielded {', '.join(map(str, strays or doubled))}: a batch runs trials "
+                f"of its own arm `{self.arm.name}` and seed {self.seed}, each once."
             )
         busy = [t for t in (*trials, *batch.stop) if t in self.running or t in self._ended]
         if busy:
-            raise ConfigError(
-                "a trial goes on or is stopped once its algorithm knows how it did, but "
-                f"`{owner}` did not wait for {', '.join(map(str, busy))}."
-            )
+            raise ConfigError(f"`{owner}` did not wait for {', '.join(map(str, busy))}.")
         under_way = {*trials, *self.running, *self._ended}
         awaited = () if isinstance(batch.awaits, Await) else batch.awaits
         has_none = (batch.awaits is not ALL and not under_way) or batch.awaits == ()

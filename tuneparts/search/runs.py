@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tuneparts.core import atomic
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, DataMissingError, StorageError, TunepartsError
-from tuneparts.search import code, journal
+from tuneparts.search import code, events
 from tuneparts.search.code import Code
 
 if TYPE_CHECKING:  # brings torch, and a listing of runs does not need it
@@ -86,7 +86,7 @@ class Run:
         """Whether a worker ever took up a trial of it."""
         path = self.folder / "journal.jsonl"
         try:
-            return any(not isinstance(one, journal.TrialStarted) for one in journal.read(path))
+            return any(not isinstance(one, events.TrialStarted) for one in events.read(path))
         except FileNotFoundError:
             return False
         except TunepartsError:

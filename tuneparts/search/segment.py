@@ -1,6 +1,5 @@
 """A segment: the part of a trial that runs without a decision of its algorithm in between."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,19 +25,6 @@ class Segment:
     """Number of segments of the trial that came before."""
     donor: TrialId | None = None
     """The trial from whose state of the round before this one starts, if not from its own."""
-
-    def to_json(self) -> str:
-        """Write it as one line of text, which any executor can carry to a worker."""
-        donor = None if self.donor is None else str(self.donor)
-        return json.dumps({**vars(self), "trial": str(self.trial), "donor": donor})
-
-    @classmethod
-    def from_json(cls, text: str) -> "Segment":
-        """Read what `to_json` wrote."""
-        values = json.loads(text)
-        trial, donor = TrialId.parse(values["trial"]), values["donor"]
-        donor = None if donor is None else TrialId.parse(donor)
-        return cls(**{**values, "trial": trial, "donor": donor})
 
 
 @dataclass(frozen=True)

@@ -86,11 +86,7 @@ class Folder:
 
 
 def refuse_keys(uri: str) -> str:
-    """Return the URI if it carries no password: the run's card and every worker will hold it.
-
-    Raises:
-        SecurityError: It carries one.
-    """
+    """Return the URI if it carries no password: the run's card and every worker will hold it."""
     if has_password(uri):
         raise SecurityError(
             f"a storage URI is written to the run's card, so it carries no key, but got "
