@@ -99,7 +99,7 @@ def _stock(uri: str, trials: int, points: int) -> Rounds:
     """Ray's callback, called as Tune calls it, without a cluster; it has no other thread."""
     from ray.air.integrations.mlflow import MLflowLoggerCallback
 
-    store.prepare(uri)
+    store.client(uri)
     callback = MLflowLoggerCallback(tracking_uri=uri, experiment_name="stock")
     callback.setup()
     while True:

@@ -95,17 +95,12 @@ def artifact_root(uri: str) -> str | None:
     return ((beside or settings.current().results_dir) / "artifacts").as_uri()
 
 
-def prepare(uri: str) -> None:
-    """Create the store if it is a database without tables; a server is left alone.
+def client(uri: str) -> "MlflowClient":
+    """Make a client of the store: a database is opened, or made; a server is not yet asked.
 
     Raises:
         ConfigError: The database cannot be opened, or has the tables of another MLflow.
     """
-    client(uri)
-
-
-def client(uri: str) -> "MlflowClient":
-    """Make a client of the store; this opens a database, but does not yet talk to a server."""
     quieten()
     from mlflow import MlflowClient  # takes seconds, and most commands do without
     from mlflow.exceptions import MlflowException
@@ -225,17 +220,13 @@ class RedactingClient:
     imports MLflow for seconds.
     """
 
-    def __init__(self, connect: Callable[[], "MlflowClient"]) -> None:
-        self._connect = connect
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
         self._redactor = redaction.of_process()
 
     @cached_property
     def _client(self) -> "MlflowClient":
-        return self._connect()
-
-    def open(self) -> None:
-        """Import MLflow and open the store; calls do it themselves."""
-        _ = self._client
+        return client(self._uri)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
@@ -322,10 +313,10 @@ class Calls:
         self.points = 0
         """Metric points of trials that have arrived."""
 
-    def make(self, call: Callable[[], _T]) -> _T | None:
+    def make(self, call: Callable[..., _T], *args: Any, **named: Any) -> _T | None:
         """Make a call; raises only what waiting can cure, and returns None for what it cannot."""
         try:
-            return call()
+            return call(*args, **named)
         except Exception as error:
             if is_curable(error):
                 raise
