@@ -59,10 +59,9 @@ def trials(uri: str, parent_run_id: str, *, params: bool = True) -> pd.DataFrame
     column per metric, under its schema name, with the value at the last step.
     """
     rows = [_trial_row(run, params=params) for run in _trial_runs(uri, parent_run_id)]
-    given = sorted({name for row in rows for name in row if name.startswith("param.")})
-    known = {*TRIAL_COLUMNS, *given}
-    metrics = sorted({name for row in rows for name in row if name not in known})
-    frame = pd.DataFrame(rows, columns=[*TRIAL_COLUMNS, *given, *metrics])
+    more = {name for row in rows for name in row}.difference(TRIAL_COLUMNS)
+    more_in_order = sorted(more, key=lambda name: (not name.startswith("param."), name))
+    frame = pd.DataFrame(rows, columns=[*TRIAL_COLUMNS, *more_in_order])
     return frame.sort_values(["arm", "seed", "index"], kind="stable", ignore_index=True)
 
 
@@ -101,16 +100,13 @@ def _trial_runs(uri: str, parent_run_id: str) -> list[Any]:
 
 def _steps(uri: str, found: Sequence[Any], metrics: Sequence[str] | None) -> pd.DataFrame:
     metrics_of = {
-        str(run.info.run_id): {
-            name for name in run.data.metrics if metrics is None or name in metrics
-        }
+        str(run.info.run_id): {n for n in run.data.metrics if metrics is None or n in metrics}
         for run in found
     }
     points = store.points(store.client(uri), metrics_of)
     frame = pd.DataFrame(points, columns=["run_id", "metric", "step", "milliseconds", "value"])
-    identity = ["run_id", "trial", "arm", "seed", "index"]
-    rows = [_identity(run) for run in found]
-    frame = frame.merge(pd.DataFrame(rows, columns=identity), on="run_id")
+    identity = pd.DataFrame(map(_identity, found), columns=["run_id", *STEP_COLUMNS[:4]])
+    frame = frame.merge(identity, on="run_id")
     frame["time"] = pd.to_datetime(frame["milliseconds"], unit="ms", utc=True)
     order = ["arm", "seed", "index", "metric", "step"]
     frame = frame.sort_values([*order, "milliseconds"], kind="stable")

@@ -239,13 +239,13 @@ class Replay:
         self._experiment_id = self._experiment_id or self._experiment()
         query = f"tags.`{card.KEY_TAG}` = '{self.record.key}'"
         for found in store.search(self.client, [self._experiment_id], query):
-            run: ParentRun | TrialRun = self._parent
-            if card.PARENT_TAG in found.data.tags:
-                run = self._run(TrialId.parse(found.data.tags[card.TRIAL_TAG]))
-            elif found.info.status != "RUNNING" and self._ending is None:
-                self.client.update_run(found.info.run_id, status="RUNNING")
+            trial = found.data.tags.get(card.TRIAL_TAG)
+            run = self._parent if trial is None else self._run(TrialId.parse(trial))
             if run.run_id is None:
                 run.adopt(found)
+            is_over = found.info.status == "KILLED" or trial is None
+            if is_over and found.info.status != "RUNNING" and self._ending is None:
+                self.client.update_run(run.run_id, status="RUNNING")
         if self._parent.run_id is None:
             tags = self._card.parent_tags(self.record.key, self.record.folder)
             self._parent.run_id = self._created(tags, self.record.folder.name, self._start)
@@ -293,19 +293,19 @@ class Replay:
     # Trials.
 
     def _send_dirty(self, killed: float | None = None) -> None:
-        goes_on = self._ending is None
         for trial, run in list(self._dirty.items()):
             if run.is_complete(killed):
-                run.clear()
-            elif run.has_begun and (run.run_id is not None or self._create(run)):
-                run.send(
-                    self.calls, self._card.data, self._read_log, killed=killed, goes_on=goes_on
-                )
-                self.calls.made += 1
+                for waiting in (run.params, run.tags, run.points):
+                    waiting.clear()
+            elif run.has_begun:
+                if run.run_id is None:
+                    self._create(run)
+                if not run.is_refused:
+                    run.send(self.calls, self._card.data, self._read_log, killed)
+                    self.calls.made += 1
             del self._dirty[trial]
 
-    def _create(self, run: TrialRun) -> bool:
-        """Create the run of a trial; false when MLflow will never have it."""
+    def _create(self, run: TrialRun) -> None:
         parent, name = str(self.parent_run_id), self._card.run_name(run.trial)
         tags = self._card.trial_tags(self.record.key, parent, run.trial)
         tags[card.NOTE_TAG] = self._card.trial_note(str(self._experiment_id), parent, run.trial)
@@ -316,8 +316,6 @@ class Replay:
                 raise
             self.calls.problems.add(store.REFUSED, f"{name}: {error}", 1 + len(run.points))
             run.is_refused = True
-            return False
-        return True
 
     # What is on the parent run, and what was asked for.
 

@@ -5,7 +5,7 @@ journal alone: a replay makes the same points again, and those that the store ha
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, ClassVar
@@ -80,14 +80,12 @@ class TrialRun(MlflowRun):
     identity: ClassVar[Callable[[tuple[Any, ...]], object]] = itemgetter(0, 3)
     trial: TrialId
     record: TrialRecord
-    """What the journal says of the trial."""
     sent: tuple[str, str, int | None] = ("RUNNING", "", None)
     """Status, outcome and time of the end, as the store has them."""
     is_refused: bool = False
     """Whether MLflow will never have it."""
     _is_retried: bool = False
     _has_data: bool = False
-    """Whether the data set is logged as an input."""
     _starts: list[events.TrialStarted] = field(default_factory=list)
 
     def adopt(self, found: Any) -> None:
@@ -105,9 +103,8 @@ class TrialRun(MlflowRun):
         """How far the trial is, or that it was killed."""
         if self.record.end is not None:
             return self.record.end.outcome
-        if self.sent[0] == "KILLED":
-            return "killed"
-        return "running" if self.has_begun else "queued"
+        running = "running" if self.has_begun else "queued"
+        return "killed" if self.sent[0] == "KILLED" else running
 
     def _end(self, killed: float | None) -> tuple[str, str, int] | None:
         """What `sent` is to be; None while the trial runs."""
@@ -142,12 +139,13 @@ class TrialRun(MlflowRun):
             self._is_retried = True
             self.tags |= {"outcome": "running", "error": ""}
         elif isinstance(event, events.Row) and not self._is_settled:
+            at = milliseconds(event.time), event.step
             for name, value in event.metrics.items():
-                if not is_open and schema.find(name) is None:
+                if is_open or schema.find(name) is not None:
+                    self.points.append((name, float(value), *at))
+                else:
                     why = str(UnknownNameError("metric", name, schema.METRICS))
                     problems.add(f"metric `{name}` is not in the schema", why)
-                    continue
-                self.points.append((name, float(value), milliseconds(event.time), event.step))
 
     def _show_changes(self) -> None:
         """Log numbers of a config that changed as metrics: MLflow refuses a changed param."""
@@ -156,43 +154,31 @@ class TrialRun(MlflowRun):
             known = [config.get(path) for config in before]
             if not _is_number(value) or value == known[-1]:
                 continue
-            shown = [(self._starts[-1], value)]
+            shown = [(value, self._starts[-1])]
             if _is_number(known[0]) and known.count(known[0]) == len(known):
-                shown.insert(0, (self._starts[0], known[0]))
-            for start, number in shown:
+                shown.append((known[0], self._starts[0]))
+            for number, start in shown:
                 at = milliseconds(start.time), start.passes
                 self.points.append((f"config/{path}", float(number), *at))
-
-    def clear(self) -> None:
-        """Forget what waits: the store has it all, or will never take it."""
-        for waiting in (self.params, self.tags, self.points):
-            waiting.clear()
 
     def send(
         self,
         calls: store.Calls,
         data: DataFacts | None,
         read_log: Callable[[TrialId], str],
-        *,
         killed: float | None,
-        goes_on: bool,
     ) -> None:
-        """Send what waits, with data and log, and end the run if the trial has ended.
-
-        A trial that has not ended is ended as KILLED at the time `killed`, if there is one; else
-        it is marked as running if the search `goes_on`.
-        """
+        """Send what waits, with data and log, and end the run if the trial has ended."""
         client, run_id, end = calls.client, str(self.run_id), self._end(killed)
-        if end is None and goes_on and self.sent[0] != "RUNNING":
+        if end is None and self.sent[0] in _STATUS.values():  # it is tried again
             calls.make(client.update_run, run_id, status="RUNNING")
             self.sent = "RUNNING", "", None
         if not self._has_data and data is not None:
             calls.make(client.log_inputs, run_id, datasets=[data.as_input()])
             self._has_data = True
         if (ended := self.record.end) is not None:
-            self.tags["outcome"] = ended.outcome
-            if ended.message:
-                self.tags["error"] = ended.message[:_LONGEST_ERROR]
+            self.tags |= {"outcome": ended.outcome}
+            self.tags |= {"error": ended.message[:_LONGEST_ERROR]} if ended.message else {}
         waiting = len(self.points)
         try:
             self.flush(calls)
@@ -241,40 +227,35 @@ class ParentRun(MlflowRun):
         trial, record = event.trial, state.trials[event.trial]
         before = self._counted.pop(trial, None)
         after = None if record.end is None else record.end.outcome
+        changes = {f"trials/{before}": -1.0} if before else {}
         if after is not None:
             self._counted[trial] = after
+            changes[f"trials/{after}"] = 1.0
         sign = bool(after) - bool(before)
         self._num_ended += max(sign, 0)
-        changes = {f"trials/{before}": -1.0} if before else {}
-        changes |= {f"trials/{after}": 1.0} if after else {}
         if sign:
             changes |= {c: sign * record.latest[c] for c in _COSTS if c in record.latest}
         news = {name: self.numbers.get(name, 0.0) + change for name, change in changes.items()}
-        is_voided = bool(before and after)
-        if self.metric is not None and (is_voided or after == "finished"):
-            rivals = state.replicate(trial.arm, trial.seed) if is_voided else {trial: record}
-            news |= self._scores(self.metric, trial, rivals, is_voided=is_voided)
+        if self.metric is not None and after and (before or after == "finished"):
+            news |= self._scores(self.metric, trial, state, is_voided=before is not None)
         at = milliseconds(event.time), self._num_ended
         self.points += [(*pair, *at) for pair in news.items() if pair not in self.numbers.items()]
         self.numbers |= news
 
     def _scores(
-        self,
-        metric: Metric,
-        trial: TrialId,
-        rivals: Mapping[TrialId, TrialRecord],
-        *,
-        is_voided: bool,
+        self, metric: Metric, trial: TrialId, state: RunState, *, is_voided: bool
     ) -> dict[str, float]:
-        """The scores of the trial's arm and of the best arm, with its rivals counted in."""
+        """The scores of the trial's arm and of the best arm, after it finished or was voided."""
         best = max if metric.direction is Direction.UP else min
         seeds = self._best.setdefault(trial.arm, {})
-        scores = [] if is_voided else [seeds.get(trial.seed, math.nan)]
-        seeds.pop(trial.seed, None)
-        for other, record in rivals.items():
-            if self._counted.get(other) == "finished":
-                scores.append(record.latest.get(metric.name, math.nan))
-        scores = [score for score in scores if math.isfinite(score)]
+        known = seeds.pop(trial.seed, math.nan)
+        rivals = state.replicate(trial.arm, trial.seed) if is_voided else (trial,)
+        scores = [
+            state.trials[other].latest.get(metric.name, math.nan)
+            for other in rivals
+            if self._counted.get(other) == "finished"
+        ]
+        scores = [*filter(math.isfinite, scores if is_voided else [known, *scores])]
         if not scores:
             return {}
         seeds[trial.seed] = best(scores)
