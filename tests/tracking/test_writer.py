@@ -73,8 +73,8 @@ def test_failures_are_retried_until_they_pass(caplog: pytest.LogCaptureFixture) 
         put(sink, writer, "a")
         assert writer.flush(10)
     assert arrived(sink) == ["a"]
-    assert writer.stats.retries == 5
-    assert writer.stats.last_error is None
+    assert writer.retries == 5
+    assert writer.last_error is None
     assert [record.getMessage() for record in caplog.records] == [
         "tracking: the store does not answer, training goes on: away",
         "tracking: the store answers again",
@@ -89,12 +89,12 @@ def test_items_keep_queueing_while_the_store_is_away() -> None:
     for item in range(100):
         put(sink, writer, item)
     assert not writer.flush(0.05)
-    assert writer.stats.waiting >= 100
-    assert writer.stats.last_error == "away"
+    assert writer.waiting >= 100
+    assert writer.last_error == "away"
     sink.failures = 0
     assert writer.flush(10)
     assert arrived(sink) == list(range(100))
-    assert writer.stats.waiting == 0
+    assert writer.waiting == 0
     assert writer.close(10)
 
 
@@ -108,7 +108,7 @@ def test_close_gives_up_on_a_store_that(fault: str) -> None:
     writer = Writer(sink.advance, sink.calls, interval=0.001, first_delay=0.001)
     put(sink, writer, "a")
     assert not writer.close(0.1)
-    assert writer.stats.waiting >= 1
+    assert writer.waiting >= 1
     sink.gate.set()
 
 

@@ -12,9 +12,9 @@ from tuneparts.search.card import RunCard
 from tuneparts.search.events import TrialId
 from tuneparts.search.frames import flat
 
-# Our tags: the key of the run folder, on the parent run and on every trial; `search` or `trial`; the
-# name of the run folder; the trial as text; how many trials ended how, as JSON, on parent runs; and
-# `yes` on the trials that represent their arm and seed in the report.
+# Our tags: the key of the run folder, on all runs; `search` or `trial`; the name of the run folder;
+# the trial as text; how many trials ended how, as JSON, on parent runs; and `yes` on the trials that
+# represent their arm and seed in the report.
 KEY_TAG = "tuneparts.key"
 KIND_TAG = "tuneparts.kind"
 RUN_TAG = "tuneparts.run"

@@ -81,20 +81,12 @@ class Replay:
         self._dirty: dict[TrialId, TrialRun] = {}
         self._offset = 0
         """Bytes of the journal that were read; what they ask for may still be waiting."""
-        self._last_time = self._find_start()
-        """Time of the newest event that was read."""
-        self._start = self._last_time
         self._requests: deque[Callable[[], None]] = deque()
         self._ending: tuple[Status, float | None] | None = None
-
-    def _find_start(self) -> float:
-        """When the search began; the first event says so where nothing was tracked yet."""
-        if self.record.start is None and self._journal.exists():
-            for event in events.read(self._journal):
-                return event.time
-        return self.record.start or time.time()
-
-    # What may be asked for besides the journal, from any thread.
+        first = events.read(self._journal) if self._journal.exists() else ()
+        self._start = self.record.start or next((event.time for event in first), time.time())
+        self._last_time = self._start
+        """Time of the newest event that was read."""
 
     def describe(self, answer: str) -> None:
         """Put the answer, in Markdown, into the description of the parent run."""
@@ -107,10 +99,7 @@ class Replay:
         self._ask(partial(self._send_tags, trial, tags), tags=all_tags)
 
     def log_artifact(self, path: Path) -> None:
-        """Copy a file or folder to the parent run; it must stay in place until it is sent.
-
-        One in the run's folder is remembered.
-        """
+        """Copy a file or folder to the parent run; it must stay in place until it is sent."""
         folder, root, known = self.record.folder.absolute(), path.parent, self.record.artifacts
         if path.absolute().is_relative_to(folder):
             root = folder
@@ -133,10 +122,9 @@ class Replay:
         """
         known, folder = self.record, self.record.folder
         report = (card.REPORT,) if (folder / card.REPORT).is_dir() else ()
-        for inner in dict.fromkeys((*known.artifacts, *report)):
-            self._requests.append(partial(self._send_artifact, folder / inner, folder))
-        for trial, tags in known.tags.items():
-            self._requests.append(partial(self._send_tags, trial, tags))
+        files = [folder / inner for inner in dict.fromkeys((*known.artifacts, *report))]
+        self._requests.extend(partial(self._send_artifact, file, folder) for file in files)
+        self._requests.extend(partial(self._send_tags, *pair) for pair in known.tags.items())
         self._ending = known.ending or ("KILLED", None)
 
     def run_id(self, trial: TrialId) -> str | None:
@@ -148,8 +136,6 @@ class Replay:
     def parent_run_id(self) -> str | None:
         """MLflow's run id of the search; None until the store has answered once."""
         return self._parent.run_id
-
-    # The replay itself.
 
     def advance(self) -> None:
         """Bring the store up to date; raises only what waiting can cure.
@@ -179,14 +165,11 @@ class Replay:
 
     def _read(self) -> bool:
         """Take the next whole lines of the journal; false when there are none."""
-        try:
-            with self._journal.open("rb") as file:
-                file.seek(self._offset)
-                content = file.read(_CHUNK)
-                if b"\n" not in content:
-                    content += file.readline()  # a line longer than a chunk
-        except FileNotFoundError:
+        if not self._journal.exists():
             return False
+        with self._journal.open("rb") as file:
+            file.seek(self._offset)
+            content = file.read(_CHUNK) + file.readline()
         # Half a line at the end is an event that is being written, or never was one.
         whole = content[: content.rfind(b"\n") + 1]
         for line in whole.splitlines():
@@ -216,8 +199,6 @@ class Replay:
         ids = {trial: run.run_id for trial, run in self._runs.items() if run.run_id is not None}
         if len(ids) != len(self.record.trials) or self.record.parent != self.parent_run_id:
             self.record.save(experiment=self._experiment_id, parent=self.parent_run_id, trials=ids)
-
-    # Parent run and survey.
 
     def _attach(self) -> bool:
         """Make sure of the parent run; false when MLflow will never have it."""
@@ -257,9 +238,9 @@ class Replay:
         if found is None:
             place = None if root is None else f"{root}/{name}"
             kind = {card.EXPERIMENT_KIND_TAG: "custom_model_development"}
+            options = {"artifact_location": place, "tags": kind}
             try:
-                made = self.client.create_experiment(name, artifact_location=place, tags=kind)
-                return str(made)
+                return str(self.client.create_experiment(name, **options))
             except Exception:  # another search of that name may have been a moment faster
                 found = self.client.get_experiment_by_name(name)
                 if found is None:
@@ -283,14 +264,12 @@ class Replay:
 
     def _created(self, tags: dict[str, str], name: str, start: float) -> str:
         self._is_sure = False  # until the answer is there
-        at = milliseconds(start)
-        made = self.client.create_run(self._experiment_id, start_time=at, tags=tags, run_name=name)
+        options = {"start_time": milliseconds(start), "tags": tags, "run_name": name}
+        made = self.client.create_run(self._experiment_id, **options)
         self._is_sure = True
         self.calls.made += 1
         self.created += 1
         return str(made.info.run_id)
-
-    # Trials.
 
     def _send_dirty(self, killed: float | None = None) -> None:
         for trial, run in list(self._dirty.items()):
@@ -316,8 +295,6 @@ class Replay:
                 raise
             self.calls.problems.add(store.REFUSED, f"{name}: {error}", 1 + len(run.points))
             run.is_refused = True
-
-    # What is on the parent run, and what was asked for.
 
     def _send_parent(self) -> None:
         parent, data = self._parent, self._card.data

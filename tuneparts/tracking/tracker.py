@@ -20,8 +20,6 @@ from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.record import Status
 from tuneparts.tracking.replay import Replay
 
-__all__ = ["SearchCard", "Stats", "Status", "Synced", "Tracker", "sync"]
-
 _LONGEST_DELAY = 15.0
 """Most seconds between two attempts."""
 _log = logging.getLogger(__name__)
@@ -53,7 +51,7 @@ class Tracker(Replay):
         super().__init__(uri, folder=folder, card=search, start=now, read_log=read_log)
         if self.record.ending is not None:  # by a former process
             self.record.save(ending=None)
-        self._writer = Writer(self.advance, self.calls, interval=interval)
+        self.writer = Writer(self.advance, self.calls, interval=interval)
 
     def on_event(self, event: Event) -> None:  # noqa: ARG002
         """Say that the journal has an event more; takes microseconds, without I/O.
@@ -64,11 +62,11 @@ class Tracker(Replay):
         """
         if isinstance(self.refusal, ConfigError):
             raise self.refusal
-        self._writer.wake()
+        self.writer.wake()
 
     def _ask(self, request: Callable[[], None], **record: Any) -> None:
         super()._ask(request, **record)
-        self._writer.wake()
+        self.writer.wake()
 
     def tagged(self, name: str, value: str) -> set[TrialId]:
         """The trials that `tag_trial` gave this tag, also in a former process."""
@@ -76,7 +74,7 @@ class Tracker(Replay):
 
     def flush(self, timeout: float = 60.0) -> bool:
         """Wait until everything so far is in the store; returns whether it is."""
-        return self._writer.flush(timeout)
+        return self.writer.flush(timeout)
 
     def close(self, status: Status = "FINISHED", *, timeout: float = 30.0) -> list[str]:
         """End the parent run, end what still runs as KILLED, and return the problems.
@@ -85,17 +83,8 @@ class Tracker(Replay):
         still in the run's folder, and `sync` sends it.
         """
         self.end(status, time.time())
-        _finish(self, self._writer, timeout)
-        return self.problems()
-
-    def problems(self) -> list[str]:
-        """What could not be tracked, one line per kind; empty when all is well."""
+        _finish(self, self.writer, timeout)
         return self.calls.problems.lines()
-
-    @property
-    def stats(self) -> "Stats":
-        """Points sent, items waiting, retries and the last error."""
-        return self._writer.stats
 
 
 @dataclass(frozen=True)
@@ -134,27 +123,14 @@ def _finish(replay: Replay, writer: "Writer", timeout: float) -> bool:
     """Send what is left; what the store does not take in time becomes a problem."""
     is_complete = writer.close(timeout)
     if not is_complete:
-        folder, stats = replay.record.folder, writer.stats
+        name = f"{replay.record.folder.parent.name}/{replay.record.folder.name}"
         replay.calls.problems.add(
             "not in the store",
-            f"the store did not answer for {timeout:g} s ({stats.last_error}); the journal has "
-            f"everything. Run `tuneparts sync {folder.parent.name}/{folder.name}` when it is back.",
-            stats.waiting,
+            f"the store did not answer for {timeout:g} s ({writer.last_error}); the journal has "
+            f"everything. Run `tuneparts sync {name}` when it is back.",
+            writer.waiting,
         )
     return is_complete
-
-
-@dataclass(frozen=True)
-class Stats:
-    """How the thread is doing: points sent, events and requests that wait, failed attempts.
-
-    `last_error` is why the store takes nothing right now, None when it does.
-    """
-
-    sent: int
-    waiting: int
-    retries: int
-    last_error: str | None
 
 
 class Writer:
@@ -173,21 +149,26 @@ class Writer:
         interval: float = 1.0,
         first_delay: float = 0.25,
     ) -> None:
+        self.retries = 0
+        self.last_error: str | None = None
+        """Why the store takes nothing right now; None when it does."""
         self._advance = advance
         self._calls = calls
         self._interval = interval
         self._first_delay = first_delay
         self._changed = threading.Condition()
-        self._asked = 0
-        self._done = 0
-        """How many of the asked-for have arrived. Guarded, as `_asked` is, by `_changed`."""
+        self._asked = self._done = 0
+        """How often it was woken, and how many of these have arrived; guarded by `_changed`."""
         self._hurry = threading.Event()
         self._abandoned = threading.Event()
         self._closing = False
-        self._retries = 0
-        self._last_error: str | None = None
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
         self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Events and requests that have not arrived."""
+        return self._asked - self._done
 
     def wake(self) -> None:
         """Say that there is something more to send; returns at once."""
@@ -222,18 +203,12 @@ class Writer:
                 return False
         return not self._abandoned.is_set()
 
-    @property
-    def stats(self) -> Stats:
-        """A snapshot."""
-        waiting = self._asked - self._done
-        return Stats(self._calls.points, waiting, self._retries, self._last_error)
-
     def _run(self) -> None:
         while self._deliver():
-            if self._closing and self._done == self._asked:
+            if self._closing and self.waiting == 0:
                 return
             with self._changed:
-                self._changed.wait_for(lambda: self._asked > self._done)
+                self._changed.wait_for(lambda: self.waiting > 0)
             # Gather: a batch costs about as much as a point.
             self._hurry.wait(self._interval)
 
@@ -246,15 +221,15 @@ class Writer:
             try:
                 self._advance()
             except Exception as error:  # whatever it is, training must go on
-                self._retries += 1
+                self.retries += 1
                 text = redact(str(error))
-                if self._last_error is None:
+                if self.last_error is None:
                     _log.warning("tracking: the store does not answer, training goes on: %s", text)
-                self._last_error = text.partition("\n")[0] or type(error).__name__
+                self.last_error = text.partition("\n")[0] or type(error).__name__
             else:
-                if self._last_error is not None:
+                if self.last_error is not None:
                     _log.warning("tracking: the store answers again")
-                self._last_error = None
+                self.last_error = None
                 with self._changed:
                     self._done = asked
                     self._changed.notify_all()
