@@ -43,17 +43,10 @@ def hypers(run_data: RunData) -> Drawing | Note:
             if is_given and arm in followers:
                 continue  # its leader's value
             name = f"{canvas.styles[arm].name}, seed {seed}, {label(metric)}"
-            canvas.add(
-                arm,
-                line["passes"],
-                line["value"],
-                panel=panel,
-                width=2,
-                size=7,
-                marker={"maxdisplayed": 6},
-                line={"dash": "dot"} if is_given else None,
-                hover=f"{name}: %{{y:.3f}}<br>%{{x}} passes",
-            )
+            look: Look = {"width": 2, "size": 7, "marker": {"maxdisplayed": 6}}
+            look |= {"line": {"dash": "dot"}} if is_given else {}
+            look["hover"] = f"{name}: %{{y:.3f}}<br>%{{x}} passes"
+            canvas.add(arm, line["passes"], line["value"], panel=panel, **look)
         canvas.counts_axis("passes", own["passes"], panel=panel)
         canvas.y_axis(schema.lookup(stem).unit or schema.lookup(stem).meaning, panel=panel)
         if stem in metadata.truth:
@@ -105,27 +98,14 @@ def projections(run_data: RunData, metric: str = "test/accuracy") -> Drawing | N
         for arm, own in canvas.arms(trials.dropna(subset=[name, metric])):
             is_many = metadata.arm(arm).trials_per_seed > 1
             for line in [] if is_many else _moved(run_data, own, name, metric):
-                x, y = line[name], line[metric]
-                look: Look = {
-                    "mode": "lines",
-                    "width": 1.5,
-                    "in_legend": False,
-                    "hoverinfo": "skip",
-                }
-                canvas.add(arm, x, y, panel=panel, **look)
-            canvas.add(
-                arm,
-                own[name],
-                own[metric],
-                panel=panel,
-                mode="markers",
-                size=7 if is_many else 12,
-                marker={"opacity": 0.75 if is_many else 1.0}
-                | {"line": {"width": 0 if is_many else 1, "color": "white"}},
-                in_legend=panel == 0,
-                text=own["seed"].astype(str).tolist(),
-                hover=f"{canvas.styles[arm].name}, seed %{{text}}<br>%{{x:.3f}}: %{{y:.4f}}",
-            )
+                look: Look = {"mode": "lines", "width": 1.5, "hoverinfo": "skip"}
+                canvas.add(arm, line[name], line[metric], panel=panel, in_legend=False, **look)
+            size, opacity, edge = (7, 0.75, 0) if is_many else (12, 1.0, 1)
+            marker = {"opacity": opacity, "line": {"width": edge, "color": "white"}}
+            look = {"mode": "markers", "size": size, "marker": marker, "in_legend": panel == 0}
+            look["text"] = own["seed"].astype(str).tolist()
+            look["hover"] = f"{canvas.styles[arm].name}, seed %{{text}}<br>%{{x:.3f}}: %{{y:.4f}}"
+            canvas.add(arm, own[name], own[metric], panel=panel, **look)
         canvas.x_axis(label(name), panel=panel)
         is_left = canvas.where(panel)["col"] == 1
         canvas.y_axis(label(metric, arrow=True) if is_left else None, panel=panel, range=reach)
@@ -180,21 +160,18 @@ def samples(run_data: RunData) -> Drawing | Note:
         return Note(title, run_data.sample_grids_note or "No selected trial augments images.")
     canvas = Canvas(run_data.metadata, [styles[grid.arm].name for grid in grids])
     for panel, grid in enumerate(grids):
-        image = grid.mosaic()
+        image, num_draws = grid.mosaic(), grid.draws_EDHWC.shape[1]
         size: Look = {"hoverinfo": "skip", "dx": 1, "dy": 1}
         canvas.figure.add_image(source=_png(image), **size, **canvas.where(panel))
-        down, across = (size + 1 for size in grid.originals_EHWC.shape[1:3])
-        heads = ["data", *map(str, range(1, grid.draws_EDHWC.shape[1] + 1))]
+        heads = ["data", *map(str, range(1, num_draws + 1))], [str(one) for one in grid.labels]
         height, width = image.shape[:2]
-        shared: Look = {"panel": panel, "showgrid": False, "constrain": "domain"}
-        ticks: Look = {
-            "tickvals": [across * (0.5 + i) for i in range(len(heads))],
-            "ticktext": heads,
-        }
-        canvas.x_axis("draw", range=[-0.5, width - 0.5], **ticks, **shared)
-        heads = [str(one) for one in grid.labels]
-        ticks = {"tickvals": [down * (0.5 + i) for i in range(len(heads))], "ticktext": heads}
-        canvas.y_axis("class", range=[height - 0.5, -0.5], **ticks, **shared)
+        across: Look = {"title": "draw", "range": [-0.5, width - 0.5]}
+        down: Look = {"title": "class", "range": [height - 0.5, -0.5]}
+        steps = (side + 1 for side in grid.originals_EHWC.shape[2:0:-1])
+        draws = canvas.x_axis, canvas.y_axis
+        for axis, look, texts, step in zip(draws, (across, down), heads, steps, strict=True):
+            look |= {"tickvals": [step * (0.5 + i) for i in range(len(texts))], "ticktext": texts}
+            axis(**look, panel=panel, showgrid=False, constrain="domain")
     rows = [
         (grid.arm, grid.seed, grid.trial, name, value)
         for grid in run_data.sample_grids
