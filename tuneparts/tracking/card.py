@@ -13,8 +13,7 @@ from tuneparts.search.events import TrialId
 from tuneparts.search.frames import flat
 
 # Our tags: the key of the run folder, on all runs; `search` or `trial`; the name of the run folder;
-# the trial as text; how many trials ended how, as JSON, on parent runs; and `yes` on the trials that
-# represent their arm and seed in the report.
+# the trial as text; how many trials ended how, as JSON, on parent runs; `yes` on selected trials.
 KEY_TAG = "tuneparts.key"
 KIND_TAG = "tuneparts.kind"
 RUN_TAG = "tuneparts.run"
