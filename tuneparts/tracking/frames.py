@@ -1,8 +1,7 @@
 """Read runs, trials and steps back from an MLflow store as tidy frames.
 
-This is for readers that do not have the run's folder: a dashboard in front of a remote store, or a
-notebook. It uses MLflow's public client alone, which is slow for large searches. Where the folder
-is at hand, its journal is read instead.
+This is for readers that do not have the run's folder, whose journal is faster to read: a dashboard
+in front of a remote store, or a notebook.
 """
 
 import json
@@ -21,8 +20,6 @@ from tuneparts.search.frames import TRIAL_COLUMNS as FROM_JOURNAL
 from tuneparts.tracking import store
 from tuneparts.tracking.card import COUNTS_TAG, KIND_TAG, PARENT_TAG, RUN_TAG, TRIAL_TAG, decode
 
-__all__ = ["RUN_COLUMNS", "STEP_COLUMNS", "TRIAL_COLUMNS", "runs", "steps", "trial", "trials"]
-
 _OUTCOMES = ["finished", "stopped", "failed", "killed", "running", "queued"]
 _RUN_FACTS = ["run", "search", "scale", "status", "start", "digest", "commit", "parent_run_id"]
 RUN_COLUMNS = [*_RUN_FACTS, *_OUTCOMES]
@@ -31,11 +28,7 @@ TRIAL_COLUMNS = [*FROM_JOURNAL, "status"]
 
 
 def runs(uri: str, search: str | None = None) -> pd.DataFrame:
-    """One row per parent run, newest first, with the newest counts of its trials by outcome.
-
-    Raises:
-        DataMissingError: The store has no run of that search, or none at all.
-    """
+    """One row per parent run, newest first, with the newest counts of its trials by outcome."""
     found = []
     if store.exists(uri):
         client = store.client(uri)
@@ -71,11 +64,7 @@ def steps(uri: str, parent_run_id: str, metrics: Sequence[str] | None = None) ->
 
 
 def trial(uri: str, run_id: str) -> tuple[dict[str, Any], pd.DataFrame]:
-    """One trial by its run id: its row as in `trials` with its parent, its steps as in `steps`.
-
-    Raises:
-        DataMissingError: The store has no such trial.
-    """
+    """One trial by its run id: its row as in `trials` with its parent, its steps as in `steps`."""
     from mlflow.exceptions import MlflowException
 
     run: Any = None

@@ -59,8 +59,7 @@ def plan(
 ) -> ServerCommand:
     """Work out how to start MLflow's server over a database, or refuse it.
 
-    Without a login the server asks for a token; `forced` it asks for nothing, and others may then
-    read what this user can read. Otherwise that is refused.
+    Without a login the server asks for a token; `forced` it asks for nothing.
     """
     access.refuse_open(host, authenticated=login is not None, forced=forced, cure=_CURE)
     if store.is_server(uri):

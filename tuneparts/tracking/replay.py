@@ -39,8 +39,8 @@ _CHUNK = 2**20
 class Replay:
     """Brings one store up to date with one run folder.
 
-    `advance` is called by one thread alone; `describe`, `tag_trial`, `log_artifact` and `end` by
-    any. What they ask for is remembered on disk at once, and sent by the next `advance`.
+    `advance` is called by one thread alone, other methods by any. What they ask for is remembered
+    on disk at once, and sent by the next `advance`.
     """
 
     def __init__(
@@ -116,10 +116,7 @@ class Replay:
         self._ending = status, time
 
     def finish_as_recorded(self) -> None:
-        """Ask again for all that was ever asked for, and end the run as it ended.
-
-        A run without an ending was interrupted: it ends as KILLED at its last event.
-        """
+        """Ask again for all that was asked for; without an ending the run was interrupted."""
         known, folder = self.record, self.record.folder
         report = (card.REPORT,) if (folder / card.REPORT).is_dir() else ()
         files = [folder / inner for inner in dict.fromkeys((*known.artifacts, *report))]
@@ -138,10 +135,7 @@ class Replay:
         return self._parent.run_id
 
     def advance(self) -> None:
-        """Bring the store up to date; raises only what waiting can cure.
-
-        After a failure the next call goes on where this one stopped.
-        """
+        """Bring the store up to date; after a failure the next call goes on where it stopped."""
         ending = self._ending  # what is asked for from now on is for the next call
         if self.refusal is not None or not self._attach():
             self._requests.clear()

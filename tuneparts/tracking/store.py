@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
@@ -57,11 +57,7 @@ _ENVIRONMENT = {
 
 
 def resolve(uri: str | None = None) -> str:
-    """Check the URI of a store and make it absolute; None means the one in the settings.
-
-    Raises:
-        ConfigError: The URI is neither a database nor a server.
-    """
+    """Check the URI of a store and make it absolute; None means the one in the settings."""
     uri = settings.current().tracking_uri if uri is None else uri
     scheme = urlsplit(uri).scheme.partition("+")[0]
     if scheme not in {*_DATABASES, *_SERVERS}:
@@ -92,11 +88,7 @@ def artifact_root(uri: str) -> str | None:
 
 
 def client(uri: str) -> "MlflowClient":
-    """Make a client of the store: a database is opened, or made; a server is not yet asked.
-
-    Raises:
-        ConfigError: The database cannot be opened, or has the tables of another MLflow.
-    """
+    """Make a client of the store: a database is opened, or made; a server is not yet asked."""
     quieten()
     from mlflow import MlflowClient  # takes seconds, and most commands do without
     from mlflow.exceptions import MlflowException
@@ -120,21 +112,17 @@ def client(uri: str) -> "MlflowClient":
 
 def search(client: Client, experiment_ids: Sequence[str | None], query: str) -> list[Any]:
     """All MLflow runs that match a filter, however many pages they fill."""
-    page = client.search_runs(experiment_ids, query, max_results=_RUNS_PER_PAGE)
+    read = partial(client.search_runs, experiment_ids, query, max_results=_RUNS_PER_PAGE)
+    page = read()
     found = [*page]
     while page.token:
-        page = client.search_runs(
-            experiment_ids, query, max_results=_RUNS_PER_PAGE, page_token=page.token
-        )
+        page = read(page_token=page.token)
         found += page
     return found
 
 
 def points(client: Client, metrics_of: Mapping[str, set[str]]) -> list[_Point]:
-    """Every logged point of the given metrics (by run id).
-
-    MLflow's client reads one metric of one run per call; from a server several are read at a time.
-    """
+    """Every logged point of the given metrics, by run id; MLflow reads one metric per call."""
     series = [(run_id, name) for run_id, names in metrics_of.items() for name in sorted(names)]
 
     def read(one: tuple[str, str]) -> list[_Point]:
@@ -207,8 +195,7 @@ experiment or the run."""
 class RedactingClient:
     """An MLflow client that masks secrets in every text that would be stored.
 
-    A search writes to its store through this client alone. It connects with the first call, which
-    imports MLflow for seconds.
+    It connects with the first call, which imports MLflow for seconds.
     """
 
     def __init__(self, uri: str) -> None:

@@ -54,13 +54,8 @@ class Tracker(Replay):
         self.writer = Writer(self.advance, self.calls, interval=interval)
 
     def on_event(self, event: Event) -> None:  # noqa: ARG002
-        """Say that the journal has an event more; takes microseconds, without I/O.
-
-        Raises:
-            ConfigError: The store cannot be opened. Better now than after the last trial; the run
-                can be resumed.
-        """
-        if isinstance(self.refusal, ConfigError):
+        """Say that the journal has an event more; takes microseconds, without I/O."""
+        if isinstance(self.refusal, ConfigError):  # better now than after the last trial
             raise self.refusal
         self.writer.wake()
 
@@ -79,8 +74,7 @@ class Tracker(Replay):
     def close(self, status: Status = "FINISHED", *, timeout: float = 30.0) -> list[str]:
         """End the parent run, end what still runs as KILLED, and return the problems.
 
-        Gives up after `timeout` seconds without progress. What is then missing in the store is
-        still in the run's folder, and `sync` sends it.
+        Gives up after `timeout` seconds without progress; `sync` sends what is then missing.
         """
         self.end(status, time.time())
         _finish(self, self.writer, timeout)
@@ -105,10 +99,9 @@ class Synced:
 def sync(folder: Path, uri: str, card: SearchCard, *, timeout: float = 30.0, **more: Any) -> Synced:
     """Send what a store lacks of a run that no process drives; hold the run's lock.
 
-    The journal is replayed, with the description, the tags and the report that the run's folder
-    holds. What the store has is left alone, so a second call changes nothing. A run that was
-    interrupted ends as KILLED. After `timeout` seconds without progress it gives up. `more` is
-    what `Replay` takes: `on_progress`, which is called from another thread, and `read_log`.
+    What the store has is left alone, so a second call changes nothing. A run that was interrupted
+    ends as KILLED. After `timeout` seconds without progress it gives up. `more` is what `Replay`
+    takes: `on_progress`, which is called from another thread, and `read_log`.
     """
     uri = store.resolve(uri)
     store.client(uri)  # refuses what is no store at once
@@ -136,9 +129,7 @@ def _finish(replay: Replay, writer: "Writer", timeout: float) -> bool:
 class Writer:
     """A thread that calls `advance` about once a second while there is news, until it succeeds.
 
-    Nothing waits in memory: a call of `wake` only counts, and what is to be sent is on disk. After
-    a failure the next call of `advance` goes on where the last one stopped; `calls` counts what
-    has arrived.
+    Nothing waits in memory: a call of `wake` only counts, and what is to be sent is on disk.
     """
 
     def __init__(

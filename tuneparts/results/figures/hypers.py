@@ -61,10 +61,7 @@ def hypers(run_data: RunData) -> Drawing | Note:
 
 
 def _paths(run_data: RunData) -> pd.DataFrame:
-    """Return the hypers of the selected trials at each report.
-
-    Columns: arm, seed, metric, passes, value, panel (the metric, or its family).
-    """
+    """The hypers of the selected trials at each report; a metric or its family is a `panel`."""
     order = {arm.name: position for position, arm in enumerate(run_data.metadata.arms)}
     names = [] if run_data.steps.empty else run_data.steps["metric"].unique().tolist()
     metrics = sorted(name for name in names if name.startswith("hyper/"))
@@ -82,11 +79,8 @@ def projections(run_data: RunData, metric: str = "test/accuracy") -> Drawing | N
     """Draw the score of every finished trial against each hyper that differs between trials."""
     title, metadata = f"Hypers against {metric.partition('/')[2]}", run_data.metadata
     trials = run_data.trials[run_data.trials["outcome"] == "finished"]
-    names = [
-        name
-        for name in reported(trials, metadata)
-        if name.startswith("hyper/") and trials[name].nunique() > 1
-    ]
+    names = [name for name in reported(trials, metadata) if name.startswith("hyper/")]
+    names = [name for name in names if trials[name].nunique() > 1]
     if metric not in trials or trials[metric].notna().sum() == 0 or not names:
         return Note(title, f"No finished trials with {metric} and a hyper that varies.")
     shown = names[:MAX_PANELS]
@@ -197,8 +191,8 @@ def samples(run_data: RunData) -> Drawing | Note:
 
 def _png(image_HWC: npt.NDArray[np.uint8]) -> str:
     """Encode an image as a data URI, so that the page needs no second file."""
-    channels = image_HWC.shape[2]
-    image = Image.fromarray(image_HWC[:, :, 0] if channels == 1 else image_HWC[:, :, :3])
+    is_grey = image_HWC.shape[2] == 1
+    image = Image.fromarray(image_HWC[:, :, 0] if is_grey else image_HWC[:, :, :3])
     buffer = io.BytesIO()
     image.convert("RGB").save(buffer, format="PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()

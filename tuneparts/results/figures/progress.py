@@ -117,10 +117,8 @@ def curves(run_data: RunData, metric: str, cost: str = _PASSES) -> pd.DataFrame:
 def over_seeds(data: pd.DataFrame) -> pd.DataFrame:
     """Average curves over seeds; each seed holds its last value until its next.
 
-    Columns: arm, passes, mean, se, seeds.
-
     A point is drawn from where every seed that has any value has one, so that the mean never
-    changes its seeds on the way.
+    changes its seeds on the way. Columns: arm, passes, mean, se, seeds.
     """
     whole = []
     for arm, own in data.groupby("arm", sort=False):
@@ -184,11 +182,7 @@ def trials(run_data: RunData, metric: str = "") -> Drawing | Note:
 
 
 def schedule(run_data: RunData) -> Drawing | Note:
-    """Draw the values under which the weights of selected trials were trained, a panel per value.
-
-    A line follows the weights, through the trials that were copied. Values that are no numbers are
-    in the table only.
-    """
+    """Draw the values under which weights of selected trials were trained, a panel per value."""
     data = run_data.schedules
     if not data.empty:
         data = data[data["trial"].isin(run_data.selected["trial"])]
@@ -235,7 +229,7 @@ def best_of_n(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Not
         for row in equals[equals["against"] == arm].to_dict("records"):
             style, is_reached = styles[row["arm"]], not np.isnan(row["trials"])
             symbol, hover = style.symbol, f"{style.name}: {_count(row)}"
-            marker = {"symbol": symbol if is_reached else f"{symbol}-open"}
+            marker: Look = {"symbol": symbol if is_reached else f"{symbol}-open"}
             marker["line"] = {"width": 2, "color": style.colour}
             look = {"mode": "markers", "size": 12, "marker": marker, "hover": hover}
             look["name"] = hover if len(arms) == 1 else style.name

@@ -281,7 +281,7 @@ def _add_front(
     shared: Look = {"panel": panel, "visible": True}
     quiet: Look = {**shared, "in_legend": False, "hoverinfo": "skip"}
     is_on, symbol = own["on_front"], canvas.styles[arm].symbol
-    marks = {"symbol": is_on.map({True: symbol, False: f"{symbol}-open"}).tolist()}
+    marks: Look = {"symbol": is_on.map({True: symbol, False: f"{symbol}-open"}).tolist()}
     marks["opacity"] = is_on.map({True: 1.0, False: 0.55}).tolist()
     hover, names = "%{text}<br>%{x}, %{y:.4f}", own["trial"].tolist()
     look: Look = {"mode": "markers", "marker": marks, "text": names, "hover": hover, **shared}
