@@ -18,7 +18,6 @@ from tuneparts.search.card import RunCard
 Look: TypeAlias = dict[str, Any]
 """What plotly takes besides places: options by name."""
 PANEL_HEIGHT = 330
-GREY = "#7f868d"
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 _CLEAR = "rgba(0,0,0,0)"
 

@@ -14,13 +14,14 @@ import pandas as pd
 from PIL import Image
 
 from tuneparts.core import schema
-from tuneparts.results.figures.drawing import GREY, Canvas, Drawing, Look, Note
+from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note
 from tuneparts.results.figures.style import arm_styles, focus_note, in_focus
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import reported
 from tuneparts.results.tables import label, number
 
 MAX_PANELS = 8
+_GREY = "#7f868d"
 
 
 def hypers(run_data: RunData) -> Drawing | Note:
@@ -133,7 +134,7 @@ def _add_truth(canvas: Canvas, panel: int, value: float, **at: float) -> None:
     add = canvas.figure.add_hline if "y" in at else canvas.figure.add_vline
     place = "bottom right" if "y" in at else "top left"
     words = {"annotation_text": f"true value {value:.3g}", "annotation_position": place}
-    line = {"dash": "longdash", "width": 1.5, "color": GREY}
+    line = {"dash": "longdash", "width": 1.5, "color": _GREY}
     add(**at, line=line, **words, **canvas.where(panel))
 
 
