@@ -217,9 +217,9 @@ def matched(
     title, trials = f"{label(metric).capitalize()} at equal {label(size)}", run_data.selected
     if size not in trials or metric not in trials:
         return Note(title, f"No finished trial has both {size} and {metric}.")
-    points = trials[["arm", "seed"]].assign(family=trials["arm"].map(family))
+    points = trials[["arm", "seed"]].assign(family=trials["arm"].map(_family))
     points = points.assign(size=column(trials, size), score=column(trials, metric)).dropna()
-    first = family(run_data.metadata.arms[0].name)
+    first = _family(run_data.metadata.arms[0].name)
     data = gains(points, first)
     if data.empty:
         return Note(title, f"No other family of arms has sizes around those of {first}.")
@@ -245,11 +245,11 @@ def matched(
     return Drawing(title, canvas.figure, caption, data)
 
 
-def family(arm: str) -> str:
+def _family(arm: str) -> str:
     """Name an arm without its size.
 
     Example:
-        >>> [family(arm) for arm in ("pwfn_learnt_alpha_m3", "once_kmeans_16", "nearest_bits_4")]
+        >>> [_family(arm) for arm in ("pwfn_learnt_alpha_m3", "once_kmeans_16", "nearest_bits_4")]
         ['pwfn_learnt', 'once_kmeans', 'nearest']
     """
     return _SIZE.sub("", arm)
