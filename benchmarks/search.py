@@ -82,7 +82,7 @@ def run(*, quick: bool) -> Result:
 def _trials(trials: int, rounds: int) -> Found:
     with tempfile.TemporaryDirectory() as folder, joined_ray(usable_cpus()):
         uri = f"sqlite:///{folder}/mlflow.db"  # one for all: making it is not a cost per trial
-        store.prepare(uri)
+        store.client(uri)
         ways: dict[str, _Way] = {"optuna": _optuna, "ray_reused": _ray}
         ways["ours_mlflow"] = partial(_ours, uri=uri)
         timed = {name: partial(_timed, way, trials) for name, way in ways.items()}

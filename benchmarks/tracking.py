@@ -83,7 +83,7 @@ def _ours(tracker: Tracker, journal: Journal, trials: int, points: int) -> Round
             _seconds(journal.append, event) + _seconds(tracker.on_event, event) for event in events
         )
         if not tracker.flush(600):
-            raise RuntimeError(f"the store must take all points, but: {tracker.stats}")
+            raise RuntimeError(f"the store must take all points, but: {tracker.writer.last_error}")
         yield time.perf_counter() - start, spent
 
 
@@ -99,7 +99,7 @@ def _stock(uri: str, trials: int, points: int) -> Rounds:
     """Ray's callback, called as Tune calls it, without a cluster; it has no other thread."""
     from ray.air.integrations.mlflow import MLflowLoggerCallback
 
-    store.prepare(uri)
+    store.client(uri)
     callback = MLflowLoggerCallback(tracking_uri=uri, experiment_name="stock")
     callback.setup()
     while True:

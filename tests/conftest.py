@@ -86,7 +86,7 @@ def template_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tuneparts.tracking import store
 
     path = tmp_path_factory.mktemp("template") / "mlflow.db"
-    store.prepare(f"sqlite:///{path}")
+    store.client(f"sqlite:///{path}")
     return path
 
 

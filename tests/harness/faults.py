@@ -126,7 +126,7 @@ def _stage(*, quick: bool) -> Iterator[Stage]:
     cluster = Cluster()
     with tempfile.TemporaryDirectory(prefix="tuneparts-faults-") as name:
         empty = Path(name) / "empty.db"
-        store.prepare(f"sqlite:///{empty}")
+        store.client(f"sqlite:///{empty}")
         try:
             cluster.start(nodes=2)
             stage = Stage(Path(name), cluster, empty, quick)
@@ -284,7 +284,7 @@ def _database(stage: Stage) -> tuple[Scene, int, float]:
     if reason is not None:
         raise Absent(reason)
     server = stage.stack.enter_context(postgres.Postgres())
-    store.prepare(server.uri)
+    store.client(server.uri)
     scene = stage.scene(uri=server.uri)
     driver = scene.search()
     scene.await_rows(5, driver)

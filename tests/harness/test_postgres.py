@@ -57,9 +57,9 @@ def track(uri: str, folder: Path, *, between: object = None) -> tuple[pd.DataFra
 
 def test_postgres_holds_what_sqlite_holds_through_a_restart(server, tmp_path) -> None:
     pytest.importorskip("psycopg2")
-    store.prepare(server.uri)
+    store.client(server.uri)
     sqlite = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    store.prepare(sqlite)
+    store.client(sqlite)
     expected = track(sqlite, tmp_path / "a")
     found = track(server.uri, tmp_path / "b", between=server.restart)
     for one, other in zip(found, expected, strict=True):

@@ -69,13 +69,13 @@ def test_runs_are_nested_and_hold_what_trials_report(observe, make_trial, uri: s
     one, two = make_trial("a1", lr=0.1, net={"width": 8}, act=max), make_trial("b2", lr=0.2)
     (Path(two.error_file)).write_text("Traceback ...\nValueError: password=hunter2hunter2\n")
     for trial in (one, two):
-        observer.on_trial_start(0, [], trial)
+        observer.on_trial_start(trial=trial)
     for step, loss in ((1, 0.5), (2, np.float32(0.25))):
         report = result(step, loss=loss, nested={"depth": step}, note="text", flag=True)
-        observer.on_trial_result(0, [], one, report)
-    observer.on_trial_complete(0, [], one)
-    observer.on_trial_error(0, [], two)
-    observer.on_experiment_end([])
+        observer.on_trial_result(trial=one, result=report)
+    observer.on_trial_complete(trial=one)
+    observer.on_trial_error(trial=two)
+    observer.on_experiment_end(trials=[])
 
     found = runs(uri, "mine")
     first, second = found.pop("train_a1"), found.pop("train_b2")
@@ -108,18 +108,18 @@ def test_after_a_crash_the_same_runs_go_on(observe, make_trial, uri: str) -> Non
     trial, other = make_trial("a1", lr=0.1), make_trial("b2", lr=0.2)
     first = observe("mine")
     again = pickle.loads(pickle.dumps(first))
-    first.on_trial_start(0, [], trial)
-    first.on_trial_result(0, [], trial, result(1, loss=0.5))
-    first.on_experiment_end([])  # cut off: the trial has not ended
+    first.on_trial_start(trial=trial)
+    first.on_trial_result(trial=trial, result=result(1, loss=0.5))
+    first.on_experiment_end(trials=[])  # cut off: the trial has not ended
     assert runs(uri, "mine")["train_a1"].info.status == "KILLED"
 
-    again.on_trial_start(0, [], trial)
-    again.on_trial_result(0, [], trial, result(1, loss=0.5))  # repeated from the checkpoint
-    again.on_trial_result(0, [], trial, result(2, loss=0.25))
-    again.on_trial_start(0, [], other)
+    again.on_trial_start(trial=trial)
+    again.on_trial_result(trial=trial, result=result(1, loss=0.5))  # repeated from the checkpoint
+    again.on_trial_result(trial=trial, result=result(2, loss=0.25))
+    again.on_trial_start(trial=other)
     for one in (trial, other):
-        again.on_trial_complete(0, [], one)
-    again.on_experiment_end([])
+        again.on_trial_complete(trial=one)
+    again.on_experiment_end(trials=[])
     found = runs(uri, "mine")
     assert len(found) == 3
     assert {run.info.status for run in found.values()} == {"FINISHED"}
@@ -133,15 +133,15 @@ def test_a_failed_trial_that_tune_starts_again_goes_on_in_its_run(
     trial = make_trial("a1", lr=0.1)
     first = observe("mine")
     again = pickle.loads(pickle.dumps(first))
-    first.on_trial_start(0, [], trial)
-    first.on_trial_result(0, [], trial, result(1, loss=0.5))
-    first.on_trial_error(0, [], trial)
-    first.on_experiment_end([])
+    first.on_trial_start(trial=trial)
+    first.on_trial_result(trial=trial, result=result(1, loss=0.5))
+    first.on_trial_error(trial=trial)
+    first.on_experiment_end(trials=[])
     assert runs(uri, "mine")["train_a1"].info.status == "FAILED"
-    again.on_trial_start(0, [], trial)
-    again.on_trial_result(0, [], trial, result(2, loss=0.25))
-    again.on_trial_complete(0, [], trial)
-    again.on_experiment_end([])
+    again.on_trial_start(trial=trial)
+    again.on_trial_result(trial=trial, result=result(2, loss=0.25))
+    again.on_trial_complete(trial=trial)
+    again.on_experiment_end(trials=[])
     found = runs(uri, "mine")
     assert len(found) == 2
     assert found["train_a1"].info.status == "FINISHED"
@@ -156,10 +156,10 @@ def test_a_config_that_a_population_perturbs_is_a_metric(observe, make_trial, ur
     trial = make_trial("a1", lr=0.1, width=8)
     for step, lr in ((1, 0.1), (2, 0.2), (3, 0.4)):
         trial.config = {"lr": lr, "width": 8}
-        observer.on_trial_start(0, [], trial)
-        observer.on_trial_result(0, [], trial, result(step, loss=1.0))
-    observer.on_trial_complete(0, [], trial)
-    observer.on_experiment_end([])
+        observer.on_trial_start(trial=trial)
+        observer.on_trial_result(trial=trial, result=result(step, loss=1.0))
+    observer.on_trial_complete(trial=trial)
+    observer.on_experiment_end(trials=[])
     run = runs(uri, "mine")["train_a1"]
     assert run.data.params["lr"] == "0.1"
     assert steps(uri, run, "config/lr") == [(0, 0.1), (1, 0.2), (2, 0.4)]
@@ -173,9 +173,9 @@ def test_an_experiment_of_others_keeps_its_description(observe, make_trial, uri:
     )
     observer = observe("shared")
     trial = make_trial("a1")
-    observer.on_trial_start(0, [], trial)
-    observer.on_trial_complete(0, [], trial)
-    observer.on_experiment_end([])
+    observer.on_trial_start(trial=trial)
+    observer.on_trial_complete(trial=trial)
+    observer.on_experiment_end(trials=[])
     assert client.get_experiment(theirs).tags["mlflow.note.content"] == "ours"
 
 
@@ -192,7 +192,7 @@ def test_bad_input_is_refused_before_anything_runs(observe) -> None:
 
 def test_an_experiment_without_trials_makes_no_run(observe) -> None:
     observer = observe("mine")
-    observer.on_experiment_end([])
+    observer.on_experiment_end(trials=[])
     assert observer.parent_run_id is None
 
 

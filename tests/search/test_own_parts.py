@@ -202,8 +202,8 @@ def test_a_class_inside_a_function_is_refused() -> None:
     [
         ("returns", r"`.*Wrong` returned None, not a generator. Write `yield Batch"),
         ("list", r"yields a Batch, but `.*Wrong` yielded \[Segment"),
-        ("twice", r"each once, but `.*Wrong` yielded a/seed0/00000 for `a` under seed 0"),
-        ("stray", r"its own arm and seed, .* yielded a/seed1/00000 for `a` under seed 0"),
+        ("twice", r"`.*Wrong` yielded a/seed0/00000: .* arm `a` and seed 0, each once"),
+        ("stray", r"`.*Wrong` yielded a/seed1/00000: .* arm `a` and seed 0, each once"),
     ],
 )
 def test_wrong_batches_are_refused_before_anything_runs(

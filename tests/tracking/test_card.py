@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
@@ -57,4 +58,5 @@ def test_the_view_groups_trials_by_arm() -> None:
 
 
 def test_a_version_is_no_commit() -> None:
-    assert SearchCard(RunCard("toy", commit="v0.1.0")).origin_tags() == {}
+    tags = SearchCard(RunCard("toy", commit="v0.1.0")).parent_tags("k", Path("run"))
+    assert not [name for name in tags if name.startswith("mlflow.")]

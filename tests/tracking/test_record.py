@@ -14,7 +14,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert record.load(tmp_path) == made
     made.ending, made.answer, made.artifacts = ("KILLED", 2.5), "a wins.", ("report",)
     made.tags, made.experiment = {trial: {"selected": "yes"}}, "12"
-    made.remember("sqlite:///x", "abc", {trial: "def"}, 17)
+    made.save(parent="abc", trials={trial: "def"})
     assert record.load(tmp_path) == made
     assert [path.name for path in tmp_path.iterdir()] == [record.FILE]
     assert record.create(tmp_path / "other", 1.5).key != made.key

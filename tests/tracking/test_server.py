@@ -87,11 +87,11 @@ def test_a_server_that_goes_away_misses_nothing(toy, server: Server) -> None:
         if number == 60:
             server.kill()
     assert not tracker.flush(0.5)
-    assert tracker.stats.retries > 0
-    assert tracker.stats.last_error is not None
+    assert tracker.writer.retries > 0
+    assert tracker.writer.last_error is not None
     server.start()
     assert tracker.flush(60)
-    assert tracker.stats.last_error is None
+    assert tracker.writer.last_error is None
 
     server.kill()
     toy.feed(tracker, events[120:150])

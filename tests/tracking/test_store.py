@@ -81,7 +81,7 @@ def test_a_new_store_is_made_without_a_word_and_without_litter(
     before = os.umask(0o002)
     try:
         for _ in range(2):
-            store.prepare(f"sqlite:///{path}")
+            store.client(f"sqlite:///{path}")
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o664  # as open as the umask says
@@ -152,7 +152,7 @@ def test_a_search_stops_at_a_store_that_is_none(toy, tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'other.db'}"
     (tmp_path / "other.db").write_text("this is no database, but long enough to be read as one")
     with pytest.raises(ConfigError, match="file is not a database"):
-        store.prepare(uri)
+        store.client(uri)
     tracker = toy.tracker(uri)
     assert tracker.flush()
     with pytest.raises(ConfigError, match="file is not a database"):

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from tuneparts.search.card import ArmCard
-from tuneparts.search.events import TrialId, TrialStarted
+from tuneparts.search.events import (
+    Row,
+    TrialEnded,
+    TrialId,
+    TrialRetried,
+    TrialStarted,
+    TrialVoided,
+)
 from tuneparts.tracking import store
 from tuneparts.tracking.card import NOTE_TAG, DataFacts
 from tuneparts.tracking.tracker import Tracker
@@ -238,3 +245,36 @@ def test_long_journals_are_read_in_pieces(toy, other: str, monkeypatch) -> None:
     assert progress[-1] == (toy.folder / "journal.jsonl").stat().st_size
     assert len(set(progress)) > 5
     assert content(other) == content(toy.uri)
+
+
+def test_what_became_of_an_ended_trial_while_nobody_tracked_is_sent_once(toy, monkeypatch) -> None:
+    from mlflow import MlflowClient
+
+    row = {"val/nll": 1.0}
+    first = [Row(BEST, 10, row, 2.0), TrialEnded(BEST, "failed", 3.0, "no")]
+    toy.track([TrialStarted(BEST, {"lr": 0.1}, 1.0), *first]).close("KILLED")
+    again = [TrialRetried(BEST, 4.0), Row(BEST, 20, row, 5.0), TrialEnded(BEST, "failed", 6.0, "2")]
+    toy.write(again)
+    assert toy.track([]).close("KILLED") == []
+    told = content(toy.uri)[str(BEST)]
+    assert (told["status"], told["times"]) == ("FAILED", (1000, 6000))
+    assert [step for step, *_ in told["history"]["val/nll"]] == [10, 20]
+    assert (told["tags"]["outcome"], told["tags"]["error"]) == ("failed", "2")
+
+    toy.write([TrialVoided(BEST, 9.0, "void")])
+    assert toy.track([]).close("KILLED") == []
+    told = content(toy.uri)[str(BEST)]
+    assert (told["status"], told["times"]) == ("FINISHED", (1000, 6000))
+    assert (told["tags"]["outcome"], told["tags"]["error"]) == ("stopped", "void")
+
+    ended: list[str] = []
+    end = MlflowClient.set_terminated
+
+    def spy(client: MlflowClient, run_id: str, *args: Any, **named: Any) -> None:
+        ended.append(run_id)
+        end(client, run_id, *args, **named)
+
+    monkeypatch.setattr(MlflowClient, "set_terminated", spy)
+    tracker = toy.tracker()
+    assert tracker.close("KILLED") == []
+    assert ended == [tracker.parent_run_id]

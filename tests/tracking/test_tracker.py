@@ -22,7 +22,7 @@ FIRST, SECOND = TrialId("random", 0, 0), TrialId("random", 0, 1)
 def crash(tracker: Tracker) -> None:
     """Stop without a word, as a killed process does once its last call has returned."""
     assert tracker.flush()
-    writer = tracker._writer
+    writer = tracker.writer
     writer._abandoned.set()
     writer.wake()
     writer._hurry.set()
@@ -133,7 +133,7 @@ def test_an_answer_lost_on_the_way_creates_no_second_run(toy, monkeypatch) -> No
     monkeypatch.setattr(MlflowClient, "create_run", create_and_lose)
     tracker = toy.track(toy.events)
     assert tracker.close() == []
-    assert len(lost) == tracker.stats.retries == toy.num_runs() == 4
+    assert len(lost) == tracker.writer.retries == toy.num_runs() == 4
     assert len(toy.steps) == len(expected_steps(toy.events))
 
 
@@ -205,12 +205,12 @@ def test_on_event_does_not_wait_for_the_store(toy, monkeypatch) -> None:
         monkeypatch.setattr(MlflowClient, name, wait)
     tracker = toy.track(toy.events)
     assert not tracker.flush(timeout=0.1)
-    assert tracker.stats.sent == 0
-    assert tracker.stats.waiting >= len(toy.events)
+    assert tracker.calls.points == 0
+    assert tracker.writer.waiting >= len(toy.events)
     gate.set()
     assert tracker.close() == []
     assert callers == {"tracking"}
-    assert tracker.stats.waiting == 0
+    assert tracker.writer.waiting == 0
 
 
 def test_a_metric_outside_the_schema_is_a_problem_and_the_rest_is_kept(toy, caplog) -> None:
@@ -312,7 +312,7 @@ def test_two_threads_at_once(toy) -> None:
     for thread in threads:
         thread.join()
     assert tracker.close() == []
-    assert tracker.stats.sent == 3000
+    assert tracker.calls.points == 3000
     for seed in (1, 2):
         values = toy.steps.loc[toy.steps["seed"] == seed, "value"].tolist()
         assert values == [float(seed + step) for step in range(1500)]

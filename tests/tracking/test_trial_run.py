@@ -3,7 +3,7 @@ import math
 from tuneparts.core.schema import lookup
 from tuneparts.search.events import Event, Row, TrialEnded, TrialId, TrialRetried, TrialVoided
 from tuneparts.search.state import RunState
-from tuneparts.tracking.trial_run import Tally
+from tuneparts.tracking.trial_run import ParentRun
 
 
 def trial(arm: str, seed: int, index: int, score: float, outcome: str = "finished") -> list[Event]:
@@ -16,8 +16,8 @@ def trial(arm: str, seed: int, index: int, score: float, outcome: str = "finishe
     ]
 
 
-def folded(*events: Event, tally: Tally | None = None) -> Tally:
-    tally, state = tally or Tally(lookup("val/nll")), RunState(keep_rows=False)
+def folded(*events: Event, tally: ParentRun | None = None) -> ParentRun:
+    tally, state = tally or ParentRun(metric=lookup("val/nll")), RunState(keep_rows=False)
     for event in events:
         assert state.apply(event)
         tally.take(event, state)
@@ -56,7 +56,7 @@ def test_points_tell_of_changes_alone_and_count_ended_trials() -> None:
 
 def test_without_a_metric_there_are_counts_and_costs() -> None:
     failed = TrialEnded(TrialId("a", 0, 1), "failed", 4.0)
-    tally = folded(*trial("a", 0, 0, 0.5), failed, tally=Tally())
+    tally = folded(*trial("a", 0, 0, 0.5), failed, tally=ParentRun())
     assert set(tally.numbers) == {"trials/finished", "trials/failed", "cost/passes", "cost/seconds"}
 
 

@@ -1,24 +1,18 @@
 import logging
 import threading
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from tuneparts.tracking.store import Calls
 from tuneparts.tracking.tracker import Writer
-
-
-@dataclass
-class Counts:
-    made: int = 0
-    points: int = 0
 
 
 class Sink:
     """Remembers what arrived in which call; fails and blocks on demand."""
 
     def __init__(self) -> None:
-        self.calls = Counts()
+        self.calls = Calls(None)
         self.pending: list[Any] = []
         self.sends: list[list[Any]] = []
         self.failures = 0
@@ -50,7 +44,7 @@ def arrived(sink: Sink) -> list[Any]:
 
 def test_items_arrive_once_and_in_order() -> None:
     sink = Sink()
-    writer = Writer(sink, interval=0.001)
+    writer = Writer(sink.advance, sink.calls, interval=0.001)
     for item in range(1000):
         put(sink, writer, item)
     assert writer.flush(10)
@@ -59,19 +53,15 @@ def test_items_arrive_once_and_in_order() -> None:
     assert arrived(sink) == list(range(1000))
 
 
-def test_items_are_gathered_until_many_wait_or_a_flush() -> None:
+def test_items_are_gathered_until_a_flush() -> None:
     sink = Sink()
-    writer = Writer(sink, interval=3600, many=10)
+    writer = Writer(sink.advance, sink.calls, interval=3600)
     assert sink.called.wait(10)  # before the first item, so that the parent run is there early
-    sink.gate.clear()
     for item in range(11):
         put(sink, writer, item)
-    sink.gate.set()
+    assert sink.sends == [[]]
     assert writer.flush(10)  # does not wait for the interval
-    assert max(map(len, sink.sends)) >= 10
-    put(sink, writer, 11)
-    assert writer.flush(10)
-    assert arrived(sink) == list(range(12))
+    assert sink.sends[1:] == [list(range(11))]
     assert writer.close(10)
 
 
@@ -79,12 +69,12 @@ def test_failures_are_retried_until_they_pass(caplog: pytest.LogCaptureFixture) 
     sink = Sink()
     sink.failures = 5
     with caplog.at_level(logging.WARNING):
-        writer = Writer(sink, interval=0.001, first_delay=0.001)
+        writer = Writer(sink.advance, sink.calls, interval=0.001, first_delay=0.001)
         put(sink, writer, "a")
         assert writer.flush(10)
     assert arrived(sink) == ["a"]
-    assert writer.stats.retries == 5
-    assert writer.stats.last_error is None
+    assert writer.retries == 5
+    assert writer.last_error is None
     assert [record.getMessage() for record in caplog.records] == [
         "tracking: the store does not answer, training goes on: away",
         "tracking: the store answers again",
@@ -95,29 +85,17 @@ def test_failures_are_retried_until_they_pass(caplog: pytest.LogCaptureFixture) 
 def test_items_keep_queueing_while_the_store_is_away() -> None:
     sink = Sink()
     sink.failures = 10**9
-    writer = Writer(sink, interval=0.001, first_delay=0.001, longest_delay=0.01)
+    writer = Writer(sink.advance, sink.calls, interval=0.001, first_delay=0.001)
     for item in range(100):
         put(sink, writer, item)
     assert not writer.flush(0.05)
-    assert writer.stats.waiting >= 100
-    assert writer.stats.last_error == "away"
+    assert writer.waiting >= 100
+    assert writer.last_error == "away"
     sink.failures = 0
     assert writer.flush(10)
     assert arrived(sink) == list(range(100))
-    assert writer.stats.waiting == 0
+    assert writer.waiting == 0
     assert writer.close(10)
-
-
-def test_a_store_that_is_away_is_not_asked_more_often_because_more_is_waiting() -> None:
-    sink = Sink()
-    sink.failures = 10**9
-    writer = Writer(sink, interval=0.001, many=10, first_delay=60)
-    while writer.stats.retries == 0:
-        put(sink, writer, "a")
-    for item in range(1000):
-        put(sink, writer, item)
-    assert sink.attempts < 10
-    assert not writer.close(0.1)
 
 
 @pytest.mark.parametrize("fault", ["stays away", "hangs"])
@@ -127,10 +105,10 @@ def test_close_gives_up_on_a_store_that(fault: str) -> None:
         sink.gate.clear()
     else:
         sink.failures = 10**9
-    writer = Writer(sink, interval=0.001, first_delay=0.001)
+    writer = Writer(sink.advance, sink.calls, interval=0.001, first_delay=0.001)
     put(sink, writer, "a")
     assert not writer.close(0.1)
-    assert writer.stats.waiting >= 1
+    assert writer.waiting >= 1
     sink.gate.set()
 
 
@@ -147,23 +125,7 @@ def test_close_is_patient_while_there_is_progress() -> None:
         slow_send()
 
     sink.advance = advance  # type: ignore[method-assign]
-    writer = Writer(sink, interval=0.001)
+    writer = Writer(sink.advance, sink.calls, interval=0.001)
     put(sink, writer, "a")
     assert writer.close(0.2)
     assert arrived(sink) == ["a"]
-
-
-def test_the_store_is_opened_when_somebody_wants_it_and_not_before() -> None:
-    sink, opened = Sink(), threading.Event()
-    writer = Writer(sink, interval=0.001, open_store=opened.set, patience=3600)
-    put(sink, writer, "a")
-    assert not opened.wait(0.05)
-    writer.open()
-    assert opened.wait(10)
-    assert writer.flush(10)
-    assert arrived(sink) == ["a"]
-    assert writer.close(10)
-    for end in (lambda one: one.flush(10), lambda one: one.close(10)):
-        impatient = Writer(Sink(), interval=0.001, patience=3600)
-        assert end(impatient)
-        impatient.close(10)

@@ -27,9 +27,8 @@ from tuneparts.training.learner import Context
 from tuneparts.training.process import keep_freed_memory
 
 _STATE = "state.pt"
-_SEED = "seed"
-_OF_OBJECTIVES = ("passes", "interval")
-"""Fields of `ObjectiveConfig` that a param space may name; other keys go to the objective."""
+_OF_OBJECTIVES = ("passes", "interval", "seed")
+"""What a param space may name besides params of an objective."""
 
 
 def trainable(
@@ -43,9 +42,8 @@ def trainable(
     """Make a `tune.Trainable` class for a `tune.Tuner` of one's own.
 
     The keys of the Tuner's `param_space` are fields of the method's config, by dotted path
-    (`"optimiser.lr"`) or nested (`{"optimiser": {"lr": ...}}`), and `seed`. What it does not name
-    stays as given here. Each iteration is one interval of the method, and reports its metrics under
-    their own names, such as `val/accuracy`, which schedulers and searchers can use as they are.
+    (`"optimiser.lr"`) or nested, and `seed`. Each iteration is one interval of the method, and
+    reports its metrics under their own names, such as `val/accuracy`.
 
     Checkpoints hold the whole state of a trial, so population-based training, pausing schedulers
     and `Tuner.restore` continue bit for bit. `tune.CheckpointConfig(checkpoint_frequency=1)` makes
@@ -82,7 +80,9 @@ def trainable(
     check_own_nets(base, task.in_shape, task.num_outputs)
     # A class of its own: Tune finds trainables by name, and `with_parameters` data by class.
     facts = {"base": base, "seed": seed, "resources": resources or Resources()}
-    made = type(_name(method, base), (LearnerTrainable,), facts)
+    named = base.function if isinstance(base, ObjectiveConfig) else str(getattr(base, "method", ""))
+    name = re.sub(r"\W", "_", named.rpartition(":")[2]) or type(method).__name__
+    made = type(name, (LearnerTrainable,), facts)
     return tune.with_parameters(made, task=task)  # type: ignore[no-any-return]
 
 
@@ -111,8 +111,11 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
         torch.set_num_threads(max(1, int(bundles[0].get("CPU", 1))))
         # Tune's names of trials end in their number, after what differs from run to run.
         stream = (type(self).__name__, str(self.trial_id).rpartition("_")[2])
+        # A worker may see GPUs that Ray gave to others.
+        has_gpu = bool(ray.get_gpu_ids()) and torch.cuda.is_available()
+        device = torch.device("cuda" if has_gpu else "cpu")
         self._context = Context(
-            task=self._task, seed=seed, device=_device(), tasks=RayTasks(), stream=stream
+            task=self._task, seed=seed, device=device, tasks=RayTasks(), stream=stream
         )
         with self._context.seeded_globals():
             self._learner = config.build(self._context)
@@ -129,12 +132,8 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
         return {**self._last, "cost/seconds": self._seconds, "done": self._learner.finished}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        state = {
-            "learner": self._learner.state_dict(),
-            "seconds": self._seconds,
-            "last": self._last,
-        }
-        checkpoint.save(Path(checkpoint_dir) / _STATE, state)
+        learner, rest = self._learner.state_dict(), {"seconds": self._seconds, "last": self._last}
+        checkpoint.save(Path(checkpoint_dir) / _STATE, {"learner": learner, **rest})
 
     def load_checkpoint(self, checkpoint_dir: str) -> None:
         state = checkpoint.load(Path(checkpoint_dir) / _STATE)
@@ -145,35 +144,17 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
 def configured(
     base: MethodConfig, values: Mapping[str, Any], seed: int
 ) -> tuple[MethodConfig, int]:
-    """The config and the seed of a trial from what Tune sampled.
-
-    Raises:
-        ConfigError: A key is no field of the config, or its value does not fit.
-
-    Example:
-        >>> from tuneparts.testing.null import NullConfig
-        >>> config, seed = configured(NullConfig(), {"passes": 8, "seed": 3}, seed=0)
-        >>> config.passes, seed
-        (8, 3)
-    """
-    changes = {path: _plain(value) for path, value in flat(values).items()}
-    seed = changes.pop(_SEED, seed)
-    if isinstance(base, ObjectiveConfig):
-        changes = {_path_of(path): value for path, value in changes.items()}
+    """The config and the seed of a trial from what Tune sampled."""
+    changes = {}
+    for path, value in flat(values).items():
+        is_param = isinstance(base, ObjectiveConfig) and path not in _OF_OBJECTIVES
+        name = f"params.{path.removeprefix('params.')}" if is_param else path
+        is_number = hasattr(value, "item") and not hasattr(value, "__len__")  # of numpy
+        changes[name] = value.item() if is_number else value
+    seed = changes.pop("seed", seed)
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise ConfigError(f"a seed is a whole number, but the param space gave {seed!r:.100}.")
     return base.replaced(changes), seed
-
-
-def _path_of(path: str) -> str:
-    """Where an objective's config keeps a value."""
-    is_own = path in _OF_OBJECTIVES or path.startswith("params.")
-    return path if is_own else f"params.{path}"
-
-
-def _plain(value: Any) -> Any:
-    """A sampled value as plain Python: samplers may give numpy's numbers."""
-    return value.item() if hasattr(value, "item") and not hasattr(value, "__len__") else value
 
 
 def _base(method: Any, fields: Mapping[str, Any]) -> MethodConfig:
@@ -189,15 +170,3 @@ def _base(method: Any, fields: Mapping[str, Any]) -> MethodConfig:
         "a trainable is made of a method's name, a config class, a config or an objective, but got "
         f"{method!r:.100}."
     )
-
-
-def _name(method: Any, base: MethodConfig) -> str:
-    """What Tune calls the trainable, in names of trials and folders."""
-    named = base.function if isinstance(base, ObjectiveConfig) else str(getattr(base, "method", ""))
-    return re.sub(r"\W", "_", named.rpartition(":")[2]) or type(method).__name__
-
-
-def _device() -> torch.device:
-    """The GPU that Ray gave to the trial, else the CPU: a worker may see GPUs of others."""
-    has_gpu = bool(ray.get_gpu_ids()) and torch.cuda.is_available()
-    return torch.device("cuda" if has_gpu else "cpu")

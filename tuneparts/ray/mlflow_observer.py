@@ -7,7 +7,7 @@ in batches. So training never waits for the store, a store that is away misses n
 """
 
 import hashlib
-import math
+import json
 import re
 import sys
 import time
@@ -26,16 +26,9 @@ from tuneparts.core import provenance, settings
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.redaction import redact
 from tuneparts.core.schema import Direction, Metric
+from tuneparts.search import events
 from tuneparts.search.card import RunCard
-from tuneparts.search.events import (
-    Event,
-    Row,
-    TrialEnded,
-    TrialId,
-    TrialRetried,
-    TrialRunning,
-    TrialStarted,
-)
+from tuneparts.search.events import TrialId
 from tuneparts.search.journal import Journal
 from tuneparts.tracking import store
 from tuneparts.tracking.card import SearchCard
@@ -73,10 +66,9 @@ class _TuneCard(SearchCard):
 class MLflowObserver(tune.Callback):  # type: ignore[misc]
     """A Tune callback that logs params, metrics with their steps, and how trials end.
 
-    Works with any trainable, function or class. Of what trials report, all numbers are logged, and
-    nothing that Tune adds. A config that a population perturbs shows as metrics `config/...`. A
-    trial that fails gets its traceback as an artifact. All of MLflow is called from the driver, so
-    workers need neither its address nor its password.
+    Of what trials report, all numbers are logged, and nothing that Tune adds. A config that a
+    population perturbs shows as metrics `config/...`. A trial that fails gets its traceback as an
+    artifact. MLflow is called from the driver alone: workers need neither address nor password.
 
     Example:
         >>> observer = MLflowObserver("my experiment", metric="loss", mode="min")
@@ -113,107 +105,102 @@ class MLflowObserver(tune.Callback):  # type: ignore[misc]
                 "a metric improves towards `min` or `max`, and a mode is that of a metric, but got "
                 f"`metric={metric!r}, mode={mode!r}`."
             )
-        self._experiment = experiment
-        self._metric = metric
-        self._mode = mode
+        self._experiment, self._metric, self._mode = experiment, metric, mode
         self._uri = store.resolve(tracking_uri)
         self._folder = None if folder is None else Path(folder).expanduser().absolute()
         self._tags = dict(tags or {})
+        self._open: _Open | None = None
         self.parent_run_id: str | None = None
         """MLflow's run id of the experiment, once it has ended."""
-        self._close()
-
-    def _close(self) -> None:
-        self._journal: Journal | None = None
-        self._tracker: Tracker | None = None
-        self._ids: dict[str, TrialId] = {}
-        self._card: _TuneCard | None = None
-        self._errors: dict[TrialId, Path] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune pickles callbacks: journal and thread belong to the process that opened them."""
-        plain = ("_experiment", "_metric", "_mode", "_uri", "_folder", "_tags")
-        return {name: getattr(self, name) for name in plain}
+        return {**vars(self), "_open": None, "parent_run_id": None}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.parent_run_id = None
-        self._close()
+    # Tune calls these by keywords.
 
-    def on_trial_start(
-        self,
-        iteration: int,  # noqa: ARG002
-        trials: list[Trial],  # noqa: ARG002
-        trial: Trial,
-        **info: Any,  # noqa: ARG002
-    ) -> None:
-        known, now = self._id(trial), time.time()
+    def on_trial_start(self, *, trial: Trial, **_: Any) -> None:
+        opened = self._opened(trial)
+        known, now = opened.id_of(trial), time.time()
         told = {"trial_id": trial.trial_id, "trial_name": str(trial), **trial.config}
-        self._tell(TrialRetried(known, now))  # news only if it had failed before
-        self._tell(TrialStarted(known, _plain(told), now, passes=self._step(known)))
-        self._tell(TrialRunning(known, now))
+        record = opened.journal.trials.get(known)
+        step = record.last.step if record is not None and record.last is not None else 0
+        opened.tell(events.TrialRetried(known, now))  # news only if it had failed before
+        opened.tell(events.TrialStarted(known, _plain(told), now, passes=step))
+        opened.tell(events.TrialRunning(known, now))
 
-    def on_trial_result(
-        self,
-        iteration: int,  # noqa: ARG002
-        trials: list[Trial],  # noqa: ARG002
-        trial: Trial,
-        result: dict[str, Any],
-        **info: Any,  # noqa: ARG002
-    ) -> None:
-        step = int(result["training_iteration"])
-        self._tell(Row(self._id(trial), step, _numbers(result), time.time()))
+    def on_trial_result(self, *, trial: Trial, result: dict[str, Any], **_: Any) -> None:
+        opened, step = self._opened(trial), int(result["training_iteration"])
+        opened.tell(events.Row(opened.id_of(trial), step, _numbers(result), time.time()))
 
-    def on_trial_complete(
-        self,
-        iteration: int,  # noqa: ARG002
-        trials: list[Trial],  # noqa: ARG002
-        trial: Trial,
-        **info: Any,  # noqa: ARG002
-    ) -> None:
-        self._tell(TrialEnded(self._id(trial), "finished", time.time()))
+    def on_trial_complete(self, *, trial: Trial, **_: Any) -> None:
+        opened = self._opened(trial)
+        opened.tell(events.TrialEnded(opened.id_of(trial), "finished", time.time()))
 
-    def on_trial_error(
-        self,
-        iteration: int,  # noqa: ARG002
-        trials: list[Trial],  # noqa: ARG002
-        trial: Trial,
-        **info: Any,  # noqa: ARG002
-    ) -> None:
-        known = self._id(trial)
+    def on_trial_error(self, *, trial: Trial, **_: Any) -> None:
+        opened = self._opened(trial)
+        known = opened.id_of(trial)
         if trial.error_file:
-            self._errors[known] = Path(trial.error_file)
-        said = self._log(known).strip().splitlines()
+            opened.errors[known] = Path(trial.error_file)
+        said = opened.log_of(known).strip().splitlines()
         message = redact(said[-1]) if said else "Tune gave no reason"
-        self._tell(TrialEnded(known, "failed", time.time(), message))
+        opened.tell(events.TrialEnded(known, "failed", time.time(), message))
 
-    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:  # noqa: ARG002
+    def on_experiment_end(self, **_: Any) -> None:
         """Wait until MLflow has everything; a trial that did not end was killed."""
-        if self._tracker is None or self._journal is None:
+        if self._open is None:
             return
-        is_over = all(record.end is not None for record in self._journal.trials.values())
-        self._tracker.close("FINISHED" if is_over else "KILLED")
-        self.parent_run_id = self._tracker.parent_run_id
-        self._journal.close()
-        self._close()
+        journal, tracker = self._open.journal, self._open.tracker
+        is_over = all(record.end is not None for record in journal.trials.values())
+        tracker.close("FINISHED" if is_over else "KILLED")
+        self.parent_run_id = tracker.parent_run_id
+        journal.close()
+        self._open = None
 
-    def _step(self, trial: TrialId) -> int:
-        """The newest step of a trial."""
-        assert self._journal is not None
-        record = self._journal.trials.get(trial)
-        return record.last.step if record is not None and record.last is not None else 0
+    def _opened(self, trial: Trial) -> "_Open":
+        """The journal and the store; the first trial opens them."""
+        if self._open is None:
+            metric, name = None, trial.storage.experiment_dir_name
+            if self._metric is not None:
+                way = Direction.UP if self._mode == "max" else Direction.DOWN
+                metric = Metric(self._metric, way, "", 4, "reported by trials")
+            params = {"metric": self._metric, "mode": self._mode}
+            card = _TuneCard(
+                RunCard(
+                    self._experiment or trial.trainable_name,
+                    question=f"Ray Tune experiment `{name}`.",
+                    scale="tune",
+                    versions=provenance.versions(),
+                    command=redact(sys.argv[0] or "python"),
+                ),
+                resolved="",
+                tags={"tune.experiment": name, **self._tags},
+                metric=metric,
+                params={"trainable": trial.trainable_name, **params},
+                user=provenance.user(),
+            )
+            self._open = _Open(self._uri, self._folder or _folder_of(trial), card)
+        return self._open
 
-    def _tell(self, event: Event) -> None:
-        assert self._journal is not None
-        assert self._tracker is not None
-        if self._journal.append(event):
-            self._tracker.on_event(event)
 
-    def _id(self, trial: Trial) -> TrialId:
-        """Our name of a trial; the first one opens journal and store."""
-        if self._journal is None:
-            self._open(trial)
-        assert self._card is not None
+class _Open:
+    """The journal of an experiment, the thread that tracks it, and our names of its trials."""
+
+    def __init__(self, uri: str, folder: Path, card: _TuneCard) -> None:
+        self.journal = Journal(folder / "journal.jsonl")
+        self.errors: dict[TrialId, Path] = {}
+        self._card = card
+        self._ids: dict[str, TrialId] = {}
+        for known, record in self.journal.trials.items():
+            self._ids[str(record.config["trial_id"])] = known
+            card.names[known] = str(record.config["trial_name"])
+        self.tracker = Tracker(uri, folder=folder, search=card, read_log=self.log_of)
+
+    def tell(self, event: events.Event) -> None:
+        if self.journal.append(event):
+            self.tracker.on_event(event)
+
+    def id_of(self, trial: Trial) -> TrialId:
         if trial.trial_id not in self._ids:
             arm = re.sub(r"[^a-z0-9_]", "_", trial.trainable_name.lower())
             arm = arm if re.match("[a-z]", arm) else f"t_{arm}"
@@ -223,39 +210,9 @@ class MLflowObserver(tune.Callback):  # type: ignore[misc]
             self._card.names[made] = str(trial)
         return self._ids[trial.trial_id]
 
-    def _open(self, trial: Trial) -> None:
-        folder = self._folder or _folder_of(trial)
-        self._journal = Journal(folder / "journal.jsonl")
-        self._card = self._make_card(trial)
-        for known, record in self._journal.trials.items():
-            self._ids[str(record.config["trial_id"])] = known
-            self._card.names[known] = str(record.config["trial_name"])
-        self._tracker = Tracker(self._uri, folder=folder, search=self._card, read_log=self._log)
-
-    def _make_card(self, trial: Trial) -> _TuneCard:
-        experiment = self._experiment or trial.trainable_name
-        metric = None
-        if self._metric is not None:
-            way = Direction.UP if self._mode == "max" else Direction.DOWN
-            metric = Metric(self._metric, way, "", 4, "reported by trials")
-        return _TuneCard(
-            RunCard(
-                experiment,
-                question=f"Ray Tune experiment `{trial.storage.experiment_dir_name}`.",
-                scale="tune",
-                versions=provenance.versions(),
-                command=redact(sys.argv[0] or "python"),
-            ),
-            resolved="",
-            tags={"tune.experiment": trial.storage.experiment_dir_name, **self._tags},
-            metric=metric,
-            params={"trainable": trial.trainable_name, "metric": self._metric, "mode": self._mode},
-            user=provenance.user(),
-        )
-
-    def _log(self, trial: TrialId) -> str:
+    def log_of(self, trial: TrialId) -> str:
         """The end of what Tune wrote down of a trial's failure."""
-        path = self._errors.get(trial)
+        path = self.errors.get(trial)
         if path is None or not path.exists():
             return ""
         return path.read_bytes()[-_LOG_BYTES:].decode("utf-8", "replace")
@@ -283,14 +240,10 @@ def _numbers(result: Mapping[str, Any]) -> dict[str, float]:
 
 def _plain(value: Any) -> Any:
     """A value as JSON has it; what JSON has no word for as its text."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if getattr(value, "ndim", None) == 0:  # a number of numpy
-        return _plain(value.item())
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return f"{value!r:.{_LONGEST_REPR}}"
+
+    def convert(item: Any) -> Any:
+        is_number = getattr(item, "ndim", None) == 0  # of numpy
+        return item.item() if is_number else f"{item!r:.{_LONGEST_REPR}}"
+
+    text = json.dumps(value, default=convert)
+    return json.loads(text, parse_constant=lambda constant: str(float(constant)))

@@ -12,18 +12,14 @@ from tuneparts.search.card import RunCard
 from tuneparts.search.events import TrialId
 from tuneparts.search.frames import flat
 
+# Our tags: the key of the run folder, on all runs; `search` or `trial`; the name of the run folder;
+# the trial as text; how many trials ended how, as JSON, on parent runs; `yes` on selected trials.
 KEY_TAG = "tuneparts.key"
-"""Tag with the key of the run folder, on the parent run and on every trial."""
 KIND_TAG = "tuneparts.kind"
-"""Tag that is `search` on parent runs and `trial` on their children."""
 RUN_TAG = "tuneparts.run"
-"""Tag with the name of the run folder."""
 TRIAL_TAG = "tuneparts.trial"
-"""Tag with the trial as text."""
 COUNTS_TAG = "tuneparts.trials"
-"""Tag on parent runs: how many trials ended how, as JSON."""
 SELECTED_TAG = "selected"
-"""Tag that is `yes` on the trials that represent their arm and seed in the report."""
 
 # MLflow's own tags: which view of an experiment opens, nested runs, descriptions in Markdown, the
 # colour of a run in charts, and a view of an experiment that a link can open.
@@ -97,30 +93,25 @@ class SearchCard:
         """The search as reports describe it, as JSON text; empty where it has no arms."""
         return self.run.to_json() if self.run.arms else ""
 
-    def shared_tags(self) -> dict[str, str]:
-        """Tags that the parent run and every trial have in common."""
-        own = {"search": self.name, "scale": self.run.scale, "digest": self.run.digest}
-        return {**self.tags, **own, "commit": self.run.commit}
-
-    def origin_tags(self) -> dict[str, str]:
-        """MLflow's own tags for who ran what, and at which commit."""
-        commit, source = self.run.commit, self.run.command
-        tags = {"mlflow.user": self.user} if self.user else {}
-        if source:
-            tags |= {"mlflow.source.name": source, "mlflow.source.type": "LOCAL"}
-        if re.fullmatch(r"[0-9a-f]{7,40}(-dirty)?", commit):
-            tags["mlflow.source.git.commit"] = commit
+    def _shared_tags(self, key: str) -> dict[str, str]:
+        """Tags that the parent run and every trial have in common; some are MLflow's own."""
+        run = self.run
+        tags = {**self.tags, "search": self.name, "scale": run.scale, "digest": run.digest}
+        tags |= {"commit": run.commit, KEY_TAG: key}
+        tags |= {"mlflow.user": self.user} if self.user else {}
+        if run.command:
+            tags |= {"mlflow.source.name": run.command, "mlflow.source.type": "LOCAL"}
+        if re.fullmatch(r"[0-9a-f]{7,40}(-dirty)?", run.commit):
+            tags["mlflow.source.git.commit"] = run.commit
         return tags
 
     def parent_tags(self, key: str, folder: Path) -> dict[str, str]:
         """Tags of the parent run."""
         return {
-            **self.shared_tags(),
-            **self.origin_tags(),
+            **self._shared_tags(key),
             **{f"version.{name}": text for name, text in self.run.versions.items()},
             **({"extended": "; ".join(self.run.history)} if self.run.history else {}),
             KIND_TAG: self.kind,
-            KEY_TAG: key,
             RUN_TAG: folder.name,
         }
 
@@ -131,10 +122,8 @@ class SearchCard:
     def trial_tags(self, key: str, parent: str, trial: TrialId) -> dict[str, str]:
         """Tags of the run of one trial."""
         return {
-            **self.shared_tags(),
-            **self.origin_tags(),
+            **self._shared_tags(key),
             KIND_TAG: "trial",
-            KEY_TAG: key,
             PARENT_TAG: parent,
             TRIAL_TAG: str(trial),
             "arm": trial.arm,
@@ -213,10 +202,6 @@ def decode(text: str) -> Any:
         return text
 
 
-def _report_link(experiment_id: str, run_id: str) -> str:
-    return run_link(experiment_id, run_id, f"artifacts/{REPORT}/report.html")
-
-
 def run_link(experiment_id: str, run_id: str, part: str = "") -> str:
     """A run's page, or the list of all runs, as a fragment of the UI's own address.
 
@@ -226,6 +211,10 @@ def run_link(experiment_id: str, run_id: str, part: str = "") -> str:
     """
     place = "/".join(filter(None, (experiment_id, "runs", run_id, part)))
     return f"#/experiments/{place}?{RUNS_VIEW}"
+
+
+def _report_link(experiment_id: str, run_id: str) -> str:
+    return run_link(experiment_id, run_id, f"artifacts/{REPORT}/report.html")
 
 
 def _charts_link(experiment_id: str) -> str:

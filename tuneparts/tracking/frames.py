@@ -1,8 +1,7 @@
 """Read runs, trials and steps back from an MLflow store as tidy frames.
 
-This is for readers that do not have the run's folder: a dashboard in front of a remote store, or a
-notebook. It uses MLflow's public client alone, which is slow for large searches. Where the folder
-is at hand, its journal is read instead.
+This is for readers that do not have the run's folder, whose journal is faster to read: a dashboard
+in front of a remote store, or a notebook.
 """
 
 import json
@@ -21,8 +20,6 @@ from tuneparts.search.frames import TRIAL_COLUMNS as FROM_JOURNAL
 from tuneparts.tracking import store
 from tuneparts.tracking.card import COUNTS_TAG, KIND_TAG, PARENT_TAG, RUN_TAG, TRIAL_TAG, decode
 
-__all__ = ["RUN_COLUMNS", "STEP_COLUMNS", "TRIAL_COLUMNS", "runs", "steps", "trial", "trials"]
-
 _OUTCOMES = ["finished", "stopped", "failed", "killed", "running", "queued"]
 _RUN_FACTS = ["run", "search", "scale", "status", "start", "digest", "commit", "parent_run_id"]
 RUN_COLUMNS = [*_RUN_FACTS, *_OUTCOMES]
@@ -31,11 +28,7 @@ TRIAL_COLUMNS = [*FROM_JOURNAL, "status"]
 
 
 def runs(uri: str, search: str | None = None) -> pd.DataFrame:
-    """One row per parent run, newest first, with the newest counts of its trials by outcome.
-
-    Raises:
-        DataMissingError: The store has no run of that search, or none at all.
-    """
+    """One row per parent run, newest first, with the newest counts of its trials by outcome."""
     found = []
     if store.exists(uri):
         client = store.client(uri)
@@ -59,10 +52,9 @@ def trials(uri: str, parent_run_id: str, *, params: bool = True) -> pd.DataFrame
     column per metric, under its schema name, with the value at the last step.
     """
     rows = [_trial_row(run, params=params) for run in _trial_runs(uri, parent_run_id)]
-    given = sorted({name for row in rows for name in row if name.startswith("param.")})
-    known = {*TRIAL_COLUMNS, *given}
-    metrics = sorted({name for row in rows for name in row if name not in known})
-    frame = pd.DataFrame(rows, columns=[*TRIAL_COLUMNS, *given, *metrics])
+    more = {name for row in rows for name in row}.difference(TRIAL_COLUMNS)
+    more_in_order = sorted(more, key=lambda name: (not name.startswith("param."), name))
+    frame = pd.DataFrame(rows, columns=[*TRIAL_COLUMNS, *more_in_order])
     return frame.sort_values(["arm", "seed", "index"], kind="stable", ignore_index=True)
 
 
@@ -72,11 +64,7 @@ def steps(uri: str, parent_run_id: str, metrics: Sequence[str] | None = None) ->
 
 
 def trial(uri: str, run_id: str) -> tuple[dict[str, Any], pd.DataFrame]:
-    """One trial by its run id: its row as in `trials` with its parent, its steps as in `steps`.
-
-    Raises:
-        DataMissingError: The store has no such trial.
-    """
+    """One trial by its run id: its row as in `trials` with its parent, its steps as in `steps`."""
     from mlflow.exceptions import MlflowException
 
     run: Any = None
@@ -101,16 +89,13 @@ def _trial_runs(uri: str, parent_run_id: str) -> list[Any]:
 
 def _steps(uri: str, found: Sequence[Any], metrics: Sequence[str] | None) -> pd.DataFrame:
     metrics_of = {
-        str(run.info.run_id): {
-            name for name in run.data.metrics if metrics is None or name in metrics
-        }
+        str(run.info.run_id): {n for n in run.data.metrics if metrics is None or n in metrics}
         for run in found
     }
     points = store.points(store.client(uri), metrics_of)
     frame = pd.DataFrame(points, columns=["run_id", "metric", "step", "milliseconds", "value"])
-    identity = ["run_id", "trial", "arm", "seed", "index"]
-    rows = [_identity(run) for run in found]
-    frame = frame.merge(pd.DataFrame(rows, columns=identity), on="run_id")
+    identity = pd.DataFrame(map(_identity, found), columns=["run_id", *STEP_COLUMNS[:4]])
+    frame = frame.merge(identity, on="run_id")
     frame["time"] = pd.to_datetime(frame["milliseconds"], unit="ms", utc=True)
     order = ["arm", "seed", "index", "metric", "step"]
     frame = frame.sort_values([*order, "milliseconds"], kind="stable")

@@ -59,11 +59,7 @@ def plan(
 ) -> ServerCommand:
     """Work out how to start MLflow's server over a database, or refuse it.
 
-    Without a login the server asks for a token; `forced` it asks for nothing, and others may then
-    read what this user can read.
-
-    Raises:
-        SecurityError: Others could reach the server and it would ask for nothing.
+    Without a login the server asks for a token; `forced` it asks for nothing.
     """
     access.refuse_open(host, authenticated=login is not None, forced=forced, cure=_CURE)
     if store.is_server(uri):
@@ -100,8 +96,7 @@ def _accounts(login: Login, folder: Path) -> dict[str, str]:
             "a server with accounts needs MLflow's `auth` extra. Run `pip install 'mlflow[auth]'`."
         )
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "mlflow_auth.ini"
-    database = folder / "mlflow_auth.db"
+    path, database = folder / "mlflow_auth.ini", folder / "mlflow_auth.db"
     for file in (path, database):  # settings, and what can be guessed at: digests of passwords
         file.touch(mode=0o600)
         file.chmod(0o600)
@@ -124,8 +119,8 @@ class _RunsFirst:
     """An ASGI application in front of MLflow's, whose experiments open on their runs.
 
     MLflow 3.17 takes the view of an experiment from a choice that the browser keeps, and without
-    one opens that for language models. So its page comes with `_CHOICES` made, unless its reader
-    has made them before.
+    one opens that for language models. So its page is held back until all of it is there, and sent
+    with `_CHOICES` made in its head, unless its reader has made them before.
     """
 
     def __init__(self, app: App) -> None:
@@ -135,32 +130,20 @@ class _RunsFirst:
         if scope["type"] != "http" or scope["path"] != "/" or scope["method"] != "GET":
             await self._app(scope, receive, send)
             return
+        messages: list[MutableMapping[str, Any]] = []
+
+        async def hold(message: MutableMapping[str, Any]) -> None:
+            messages.append(message)
+
         # The page as it was kept by the browser would be without the choices.
-        headers = [pair for pair in scope["headers"] if pair[0] not in _CONDITIONS]
-        answer = _Rewritten(send)
-        await self._app({**scope, "headers": headers}, receive, answer)
-
-
-class _Rewritten:
-    """Holds a page back until all of it is there, and sends it with the choices in its head."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._start: MutableMapping[str, Any] = {}
-        self._body = b""
-
-    async def __call__(self, message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            self._start = message
-            return
-        self._body += message.get("body", b"")
-        if message.get("more_body", False):
-            return
-        body = self._body.replace(b"<head>", b"<head>" + _SCRIPT, 1)
+        asked = [pair for pair in scope["headers"] if pair[0] not in _CONDITIONS]
+        await self._app({**scope, "headers": asked}, receive, hold)
+        body = b"".join(message.get("body", b"") for message in messages)
+        body = body.replace(b"<head>", b"<head>" + _SCRIPT, 1)
         headers = [
             (name, str(len(body)).encode() if name.lower() == b"content-length" else value)
-            for name, value in self._start["headers"]
+            for name, value in messages[0]["headers"]
             if name.lower() not in {b"etag", b"last-modified"}
         ]
-        await self._send({**self._start, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
+        await send({**messages[0], "headers": headers})
+        await send({"type": "http.response.body", "body": body})

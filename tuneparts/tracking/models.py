@@ -41,13 +41,9 @@ def log(
 ) -> str:
     """Log a module as the model of a run, unless the run has one; returns the model's URI.
 
-    Args:
-        uri: The store.
-        run_id: The run of the trial.
-        module: From inputs (B, ...) to logits (B, K).
-        example: A few inputs as data sets hold them; the signature is read off them.
-        code: Files and package folders with the module's classes; they are kept with the model,
-            and loading it imports them.
+    The module goes from inputs (B, ...) to logits (B, K); its signature is read off an `example`,
+    a few inputs as data sets hold them. `code` are files and package folders with its classes,
+    which are kept with the model and imported where it is loaded.
     """
     found = logged(uri, run_id)
     if found is not None:

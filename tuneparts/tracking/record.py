@@ -18,7 +18,7 @@ from tuneparts.search.events import TrialId
 FILE = "tracking.json"
 Status: TypeAlias = Literal["FINISHED", "FAILED", "KILLED"]
 """How an MLflow run ends."""
-_PLAIN = ("start", "answer", "store", "experiment", "position")
+_PLAIN = ("key", "start", "ending", "answer", "artifacts", "experiment", "parent")
 
 
 @dataclass
@@ -42,44 +42,23 @@ class Record:
     """Files and folders for the parent run, relative to the run's folder."""
     tags: dict[TrialId, dict[str, str]] = field(default_factory=dict)
     """Tags that were added to trials after they ended."""
-    store: str = ""
-    """Which store the rest is about: its URI with masked password, MLflow's ids, and how many bytes
-    of the journal have arrived there."""
     experiment: str | None = None
+    """MLflow's ids in the store that was written to last: this, `parent` and `trials`."""
     parent: str | None = None
     trials: dict[TrialId, str] = field(default_factory=dict)
-    position: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
-    def remember(
-        self, store: str, parent: str | None, trials: dict[TrialId, str], position: int
-    ) -> None:
-        """Save how far a store is: a trial whose id is on disk has begun before the position."""
+    def save(self, **values: Any) -> None:
+        """Set fields and replace the file; a power cut leaves the old one or the new one."""
         with self._lock:
-            self.store, self.parent, self.trials, self.position = store, parent, trials, position
-            self._write()
-
-    def save(self) -> None:
-        """Replace the file in one step; a power cut leaves the old one or the new one."""
-        with self._lock:
-            self._write()
-
-    def _write(self) -> None:
-        redactor = redaction.of_process()
-        content = {
-            "key": self.key,
-            "start": self.start,
-            "ending": self.ending,
-            "answer": None if self.answer is None else redactor.text(self.answer),
-            "artifacts": self.artifacts,
-            "tags": {str(trial): redactor.tree(tags) for trial, tags in self.tags.items()},
-            "store": self.store,
-            "experiment": self.experiment,
-            "parent": self.parent,
-            "position": self.position,
-            "trials": {str(trial): run_id for trial, run_id in self.trials.items()},
-        }
-        atomic.write_text(self.folder / FILE, json.dumps(content, indent=1), fsync=True)
+            vars(self).update(values)
+            redactor = redaction.of_process()
+            content = {name: getattr(self, name) for name in _PLAIN} | {
+                "answer": None if self.answer is None else redactor.text(self.answer),
+                "tags": {str(trial): redactor.tree(tags) for trial, tags in self.tags.items()},
+                "trials": {str(trial): run_id for trial, run_id in self.trials.items()},
+            }
+            atomic.write_text(self.folder / FILE, json.dumps(content, indent=1), fsync=True)
 
 
 def create(folder: Path, start: float | None) -> Record:
@@ -97,7 +76,14 @@ def load(folder: Path) -> Record | None:
     """
     path = folder / FILE
     try:
-        return _parse(folder, json.loads(atomic.inside(folder, path).read_text(encoding="utf-8")))
+        found = json.loads(atomic.inside(folder, path).read_text(encoding="utf-8"))
+        read = {name: found[name] for name in _PLAIN if name in found}
+        for name in ("ending", "artifacts"):
+            if read.get(name) is not None:
+                read[name] = tuple(read[name])
+        for name, by_trial in (("tags", found.get("tags", {})), ("trials", found["trials"])):
+            read[name] = {TrialId.parse(trial): kept for trial, kept in by_trial.items()}
+        return Record(folder, **read)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -105,18 +91,3 @@ def load(folder: Path) -> Record | None:
             f"{path}: cannot be read ({error}). It maps trials to MLflow runs: restore it, or "
             "delete it and these runs, and resume."
         ) from None
-
-
-def _parse(folder: Path, content: dict[str, Any]) -> Record:
-    plain = {name: content[name] for name in _PLAIN if name in content}
-    ending = content.get("ending")
-    return Record(
-        folder,
-        key=content["key"],
-        parent=content["parent"],
-        trials={TrialId.parse(trial): run_id for trial, run_id in content["trials"].items()},
-        tags={TrialId.parse(trial): tags for trial, tags in content.get("tags", {}).items()},
-        ending=None if ending is None else tuple(ending),
-        artifacts=tuple(content.get("artifacts", ())),
-        **plain,
-    )

@@ -1,4 +1,4 @@
-"""Replay a run's journal into MLflow: from a remembered position, as often as one likes.
+"""Replay a run's journal into MLflow, as often as one likes.
 
 `journal.jsonl` says what happened, MLflow shows it: a parent run for the search, a child run per
 trial. Every call can be repeated without harm, so a process may be killed between any two of them,
@@ -8,8 +8,8 @@ and the store may lose an answer:
   whether a run was created, it is looked for before it is created again.
 - A point carries the step and the time of the journal's event, and MLflow ignores a point that it
   already has. A step that a former process sent with another time is left out.
-- A trial is marked as ended last. One that is FINISHED or FAILED in the store is complete there,
-  and costs no call any more.
+- A trial is marked as ended last. One that has ended in the store as in the journal is complete
+  there, and costs no call any more.
 """
 
 import json
@@ -20,40 +20,33 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tuneparts.core import atomic
 from tuneparts.core.errors import SecurityError
-from tuneparts.core.redaction import redact
 from tuneparts.search import events
 from tuneparts.search.events import ReplicateStopped, TrialId
 from tuneparts.search.state import RunState, TrialRecord
 from tuneparts.tracking import card, record, store
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.record import Status
-from tuneparts.tracking.trial_run import STATUS, Tally, TrialRun, milliseconds
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
+from tuneparts.tracking.trial_run import ParentRun, TrialRun, milliseconds
 
 _CHUNK = 2**20
 """Bytes of the journal that are read and sent at a time, so that memory does not grow with it."""
-_SECONDS_BETWEEN_SAVES = 10.0
-"""How old the position on disk may be; a crash sends so much again, which changes nothing."""
 
 
 class Replay:
     """Brings one store up to date with one run folder.
 
-    `advance` is called by one thread alone; `describe`, `tag_trial`, `log_artifact` and `end` by
-    any. What they ask for is remembered on disk at once, and sent by the next `advance`.
+    `advance` is called by one thread alone, other methods by any. What they ask for is remembered
+    on disk at once, and sent by the next `advance`.
     """
 
     def __init__(
         self,
-        connect: Callable[[], "MlflowClient"],
-        *,
         uri: str,
+        *,
         folder: Path,
         card: SearchCard,
         start: float | None,
@@ -65,13 +58,11 @@ class Replay:
         A run that was never tracked began at `start`, or with its first event. `on_progress` gets
         how many bytes of the journal have arrived. A trial that failed gets `read_log` of it.
         """
-        known = record.load(folder)
-        self.record = known or record.create(folder, start)
-        self.client = store.RedactingClient(connect)
+        self.record = record.load(folder) or record.create(folder, start)
+        self.client = store.RedactingClient(uri)
         self.calls = store.Calls(self.client)
         self.created = 0
         """Runs that were created."""
-        self.parent: str | None = None
         self.refusal: Exception | None = None
         """Why MLflow will never have anything of this run."""
         self._uri = uri
@@ -79,74 +70,58 @@ class Replay:
         self._journal = folder / "journal.jsonl"
         self._on_progress = on_progress
         self._read_log = read_log
-        self._in_doubt = known is not None
-        """Whether the store may hold runs that we do not know of."""
+        self._is_sure = False
+        """Whether all runs that the store has of this folder are known."""
         self._is_introduced = self._has_data = False
-        self._old_params: set[str] = set()
-        """Params that the parent run has from a former process."""
+        self._sent_counts = ""
         self._experiment_id: str | None = None
         self._state = RunState(keep_rows=False)
+        self._parent = ParentRun(metric=card.metric)
         self._runs: dict[TrialId, TrialRun] = {}
         self._dirty: dict[TrialId, TrialRun] = {}
-        self._offset = self._checked_position()
+        self._offset = 0
         """Bytes of the journal that were read; what they ask for may still be waiting."""
-        self._last_time = self._start = self._find_start()
-        """Time of the newest event that was read."""
         self._requests: deque[Callable[[], None]] = deque()
         self._ending: tuple[Status, float | None] | None = None
-        self._sent_counts: dict[str, int] = {}
-        self._tally = Tally(card.metric)
-        self._saved_at = time.monotonic()
-
-    # What may be asked for besides the journal, from any thread.
+        first = events.read(self._journal) if self._journal.exists() else ()
+        self._start = self.record.start or next((event.time for event in first), time.time())
+        self._last_time = self._start
+        """Time of the newest event that was read."""
 
     def describe(self, answer: str) -> None:
         """Put the answer, in Markdown, into the description of the parent run."""
-        self.record.answer = answer
-        self.record.save()
-        self._requests.append(partial(self._send_answer, answer))
+        self._ask(self._set_note, answer=answer)
 
     def tag_trial(self, trial: TrialId, tags: Mapping[str, str]) -> None:
-        """Add tags to the run of a trial."""
+        """Add tags to the run of a trial that is in the journal."""
         known = self.record.tags
-        self.record.tags = {**known, trial: {**known.get(trial, {}), **tags}}
-        self.record.save()
-        self._requests.append(partial(self._send_tags, trial, tags))
+        all_tags = {**known, trial: {**known.get(trial, {}), **tags}}
+        self._ask(partial(self._send_tags, trial, tags), tags=all_tags)
 
     def log_artifact(self, path: Path) -> None:
-        """Copy a file or folder to the parent run; one in the run's folder is remembered."""
-        folder, root = self.record.folder.absolute(), path.parent
+        """Copy a file or folder to the parent run; it must stay in place until it is sent."""
+        folder, root, known = self.record.folder.absolute(), path.parent, self.record.artifacts
         if path.absolute().is_relative_to(folder):
             root = folder
-            inner = str(path.absolute().relative_to(folder))
-            self.record.artifacts = tuple(dict.fromkeys((*self.record.artifacts, inner)))
-            self.record.save()
-        self._requests.append(partial(self._send_artifact, path, root))
+            known = tuple(dict.fromkeys((*known, str(path.absolute().relative_to(folder)))))
+        self._ask(partial(self._send_artifact, path, root), artifacts=known)
+
+    def _ask(self, request: Callable[[], None], **record: Any) -> None:
+        self.record.save(**record)
+        self._requests.append(request)
 
     def end(self, status: Status, time: float) -> None:
         """End the parent run, and all that still runs as KILLED."""
-        self.record.ending = status, time
-        self.record.save()
+        self.record.save(ending=(status, time))
         self._ending = status, time
 
-    def reopen(self) -> None:
-        """Forget how a former process ended the run, which goes on."""
-        if self.record.ending is not None:
-            self.record.ending = None
-            self.record.save()
-
-    def start_over(self) -> None:
-        """Replay from the first event, and ask again for all that was ever asked for.
-
-        A run without an ending was interrupted: it ends as KILLED at its last event.
-        """
+    def finish_as_recorded(self) -> None:
+        """Ask again for all that was asked for; without an ending the run was interrupted."""
         known, folder = self.record, self.record.folder
-        self._offset = 0
         report = (card.REPORT,) if (folder / card.REPORT).is_dir() else ()
-        for inner in dict.fromkeys((*known.artifacts, *report)):
-            self._requests.append(partial(self._send_artifact, folder / inner, folder))
-        for trial, tags in known.tags.items():
-            self._requests.append(partial(self._send_tags, trial, tags))
+        files = [folder / inner for inner in dict.fromkeys((*known.artifacts, *report))]
+        self._requests.extend(partial(self._send_artifact, file, folder) for file in files)
+        self._requests.extend(partial(self._send_tags, *pair) for pair in known.tags.items())
         self._ending = known.ending or ("KILLED", None)
 
     def run_id(self, trial: TrialId) -> str | None:
@@ -154,13 +129,13 @@ class Replay:
         run = self._runs.get(trial)
         return None if run is None else run.run_id
 
-    # The replay itself.
+    @property
+    def parent_run_id(self) -> str | None:
+        """MLflow's run id of the search; None until the store has answered once."""
+        return self._parent.run_id
 
     def advance(self) -> None:
-        """Bring the store up to date; raises only what waiting can cure.
-
-        After a failure the next call goes on where this one stopped.
-        """
+        """Bring the store up to date; after a failure the next call goes on where it stopped."""
         ending = self._ending  # what is asked for from now on is for the next call
         if self.refusal is not None or not self._attach():
             self._requests.clear()
@@ -168,31 +143,27 @@ class Replay:
         self._send_dirty()
         while self._read():
             self._send_dirty()
-            self._tally.send(self.calls, str(self.parent))
+            self._parent.flush(self.calls)
             self._remember()
+            self._on_progress(self._offset)
         if ending is not None:  # of the trials that still run; of the parent run when all is sent
             status, end = ending[0], self._last_time if ending[1] is None else ending[1]
-            for run in self._runs.values():
-                run.kill(end)
             self._dirty.update(self._runs)
-            self._send_dirty()
+            self._send_dirty(killed=end)
         self._send_parent()
         if ending is not None:
-            terminate = partial(self.client.set_terminated, self.parent, status)
-            self.calls.make(lambda: terminate(end_time=milliseconds(end)))
+            at = milliseconds(end)
+            self.calls.make(self.client.set_terminated, self.parent_run_id, status, end_time=at)
             self._ending = None
-        self._remember(is_over=ending is not None)
+        self._remember()
 
     def _read(self) -> bool:
         """Take the next whole lines of the journal; false when there are none."""
-        try:
-            with self._journal.open("rb") as file:
-                file.seek(self._offset)
-                content = file.read(_CHUNK)
-                if b"\n" not in content:
-                    content += file.readline()  # a line longer than a chunk
-        except FileNotFoundError:
+        if not self._journal.exists():
             return False
+        with self._journal.open("rb") as file:
+            file.seek(self._offset)
+            content = file.read(_CHUNK) + file.readline()
         # Half a line at the end is an event that is being written, or never was one.
         whole = content[: content.rfind(b"\n") + 1]
         for line in whole.splitlines():
@@ -203,69 +174,57 @@ class Replay:
         self._offset += len(whole)
         return bool(whole)
 
-    def _take(self, line: str, *, is_sent: bool = False) -> None:
-        """Add a line to the state of the search, and to what waits unless it was sent before."""
+    def _take(self, line: str) -> None:
+        """Add a line to the state of the search, and to what waits."""
         event = events.decode(line)
         if event is None or not self._state.apply(event) or isinstance(event, ReplicateStopped):
             return  # the ends of a replicate's trials say what there is to show
-        self._tally.take(event, self._state)
-        run = self._run(event.trial)
-        run.take(event, self.calls.problems, is_open=self._card.is_open, is_sent=is_sent)
-        if not is_sent:
-            self._dirty[event.trial] = run
-            self._last_time = max(self._last_time, event.time)
+        self._parent.take(event, self._state)
+        run = self._dirty[event.trial] = self._run(event.trial)
+        run.take(event, self.calls.problems, is_open=self._card.is_open)
+        self._last_time = max(self._last_time, event.time)
 
     def _run(self, trial: TrialId) -> TrialRun:
         known = self._state.trials.setdefault(trial, TrialRecord())
-        run = self._runs.setdefault(trial, TrialRun(trial, known))
-        run.record = known
-        return run
+        return self._runs.setdefault(trial, TrialRun(trial=trial, record=known))
 
-    def _remember(self, *, is_over: bool = False) -> None:
-        """Remember that everything that was read is in the store."""
+    def _remember(self) -> None:
+        """Save the ids of runs where there are new ones."""
         ids = {trial: run.run_id for trial, run in self._runs.items() if run.run_id is not None}
-        is_new = len(ids) != len(self.record.trials) or self.record.parent != self.parent
-        if is_new or is_over or time.monotonic() - self._saved_at > _SECONDS_BETWEEN_SAVES:
-            self.record.remember(redact(self._uri), self.parent, ids, self._offset)
-            self._saved_at = time.monotonic()
-        self._on_progress(self._offset)
-
-    def _checked_position(self) -> int:
-        """The remembered position, or 0 if the journal is not the one that it was measured in.
-
-        A power cut can take the last lines of a journal that had already been sent.
-        """
-        position = self.record.position
-        if position == 0 or not self._journal.exists():
-            return 0
-        with self._journal.open("rb") as file:
-            file.seek(position - 1)
-            return position if file.read(1) == b"\n" else 0
-
-    # Parent run and survey.
+        if len(ids) != len(self.record.trials) or self.record.parent != self.parent_run_id:
+            self.record.save(experiment=self._experiment_id, parent=self.parent_run_id, trials=ids)
 
     def _attach(self) -> bool:
         """Make sure of the parent run; false when MLflow will never have it."""
-        if self.parent is not None and not self._in_doubt:
-            return True
         try:
-            self._experiment_id = self._experiment_id or self._experiment()
-            if self._in_doubt:
+            if not self._is_sure:
                 self._survey()
-            if self.parent is None:
-                self._in_doubt = True
-                tags = self._card.parent_tags(self.record.key, self.record.folder)
-                self.parent = self._created(tags, self.record.folder.name, self._start)
-            self.record.experiment = self._experiment_id
-            self._introduce(str(self.parent))
+            if not self._is_introduced:
+                self._introduce()
         except Exception as error:
             if store.is_curable(error):
                 raise
             self.refusal = error
             self.calls.problems.add("nothing is tracked", f"{error}")
             return False
-        self._in_doubt = False
         return True
+
+    def _survey(self) -> None:
+        """Learn which runs of this folder the store has, and make its parent run."""
+        self._experiment_id = self._experiment_id or self._experiment()
+        query = f"tags.`{card.KEY_TAG}` = '{self.record.key}'"
+        for found in store.search(self.client, [self._experiment_id], query):
+            trial = found.data.tags.get(card.TRIAL_TAG)
+            run = self._parent if trial is None else self._run(TrialId.parse(trial))
+            if run.run_id is None:
+                run.adopt(found)
+            is_over = found.info.status == "KILLED" or trial is None
+            if is_over and found.info.status != "RUNNING" and self._ending is None:
+                self.client.update_run(run.run_id, status="RUNNING")
+        if self._parent.run_id is None:
+            tags = self._card.parent_tags(self.record.key, self.record.folder)
+            self._parent.run_id = self._created(tags, self.record.folder.name, self._start)
+        self._is_sure = True
 
     def _experiment(self) -> str:
         name, root = self._card.name, store.artifact_root(self._uri)
@@ -273,9 +232,9 @@ class Replay:
         if found is None:
             place = None if root is None else f"{root}/{name}"
             kind = {card.EXPERIMENT_KIND_TAG: "custom_model_development"}
+            options = {"artifact_location": place, "tags": kind}
             try:
-                made = self.client.create_experiment(name, artifact_location=place, tags=kind)
-                return str(made)
+                return str(self.client.create_experiment(name, **options))
             except Exception:  # another search of that name may have been a moment faster
                 found = self.client.get_experiment_by_name(name)
                 if found is None:
@@ -284,142 +243,73 @@ class Replay:
             self.client.restore_experiment(found.experiment_id)
         return str(found.experiment_id)
 
-    def _survey(self) -> None:
-        """Learn which runs of this folder the store has, and read again what was sent before.
-
-        The position is only good for a store that has all the runs which it was remembered with.
-        """
-        known = self.record
-        for found in self._search():
-            if card.PARENT_TAG not in found.data.tags:
-                self.parent = str(found.info.run_id)
-                self._old_params = set(found.data.params)
-                if found.info.status != "RUNNING" and self._ending is None:
-                    self.client.update_run(self.parent, status="RUNNING")
-            else:
-                self._adopt(found)
-        is_same = known.store == redact(self._uri) and known.parent == self.parent is not None
-        if not is_same or not known.trials.keys() <= self._runs.keys():
-            self._offset = 0
-        for trial in known.trials if self._offset > 0 else ():
-            self._runs[trial].has_params = True
-        self._tally, self._state = Tally(self._card.metric), RunState(keep_rows=False)
-        if self._offset == 0:
-            return
-        with self._journal.open("rb") as file:
-            while file.tell() < self._offset:
-                line = file.readline().decode("utf-8", "replace")
-                with suppress(Exception):  # a problem was noted when it was first read
-                    self._take(line, is_sent=True)
-        self._tally.points.clear()
-
-    def _search(self, more: str = "") -> list[Any]:
-        """The runs of this folder, the parent included."""
-        query = f"tags.`{card.KEY_TAG}` = '{self.record.key}'{more}"
-        return store.search(self.client, [self._experiment_id], query)
-
-    def _adopt(self, found: Any) -> None:
-        """Take over a run that is in the store."""
-        tags, status = found.data.tags, found.info.status
-        trial = TrialId.parse(tags[card.TRIAL_TAG])
-        run = self._run(trial)
-        if run.run_id is not None:
-            return
-        run.run_id, run.may_exist = str(found.info.run_id), False
-        if status in STATUS.values():
-            run.complete()
-            run.stored_outcome = tags.get("outcome", str(status).lower())
-            return
-        run.old_metrics = set(found.data.metrics)
-        if status == "KILLED" and self._ending is None:
-            run.was_killed = True
-            self._dirty[trial] = run
-
-    def _find_start(self) -> float:
-        """When the search began; the first event says so where nothing was tracked yet."""
-        if self.record.start is None and self._journal.exists():
-            for event in events.read(self._journal):
-                return event.time
-        return self.record.start or time.time()
-
-    def _introduce(self, parent: str) -> None:
+    def _introduce(self) -> None:
         """Say on the parent run what runs; a resumed search may run on newer versions."""
-        if self._is_introduced:
-            return
-        known, experiment = self._card, str(self._experiment_id)
-        tags = known.parent_tags(self.record.key, self.record.folder)
-        tags[card.NOTE_TAG] = known.search_note(experiment, parent, self.record.answer)
-        # Those of a run that was extended since stay as they were: MLflow changes no param.
-        params = card.flatten(known.params)
-        new = {key: text for key, text in params.items() if key not in self._old_params}
-        self.calls.send(parent, new, tags, [])
+        known, parent, experiment = self._card, self._parent, str(self._experiment_id)
+        parent.tags |= known.parent_tags(self.record.key, self.record.folder)
+        parent.params |= card.flatten(known.params)
+        self._set_note()
         for key, text in known.experiment_tags(experiment).items():
-            self.calls.make(partial(self.client.set_experiment_tag, experiment, key, text))
+            self.calls.make(self.client.set_experiment_tag, experiment, key, text)
         for name, text in {"search.json": known.resolved, "metadata.json": known.metadata}.items():
             if text:
-                self.calls.make(partial(self.client.log_text, parent, text, name))
+                self.calls.make(self.client.log_text, parent.run_id, text, name)
         self._is_introduced = True
 
-    # Trials.
+    def _created(self, tags: dict[str, str], name: str, start: float) -> str:
+        self._is_sure = False  # until the answer is there
+        options = {"start_time": milliseconds(start), "tags": tags, "run_name": name}
+        made = self.client.create_run(self._experiment_id, **options)
+        self._is_sure = True
+        self.calls.made += 1
+        self.created += 1
+        return str(made.info.run_id)
 
-    def _send_dirty(self) -> None:
+    def _send_dirty(self, killed: float | None = None) -> None:
         for trial, run in list(self._dirty.items()):
-            is_open = run.has_begun and not run.is_complete
-            if is_open and (run.run_id is not None or self._create(run)):
-                run.send(self.calls, self._card.data, self._read_log)
-                self.calls.made += 1
+            if run.is_complete(killed):
+                for waiting in (run.params, run.tags, run.points):
+                    waiting.clear()
+            elif run.has_begun:
+                if run.run_id is None:
+                    self._create(run)
+                if not run.is_refused:
+                    run.send(self.calls, self._card.data, self._read_log, killed)
+                    self.calls.made += 1
             del self._dirty[trial]
 
-    def _create(self, run: TrialRun) -> bool:
-        """Create the run of a trial; false when MLflow will never have it."""
-        if run.may_exist:
-            for found in self._search(f" and tags.`{card.TRIAL_TAG}` = '{run.trial}'"):
-                self._adopt(found)
-                return True
-        parent, name = str(self.parent), self._card.run_name(run.trial)
+    def _create(self, run: TrialRun) -> None:
+        parent, name = str(self.parent_run_id), self._card.run_name(run.trial)
         tags = self._card.trial_tags(self.record.key, parent, run.trial)
         tags[card.NOTE_TAG] = self._card.trial_note(str(self._experiment_id), parent, run.trial)
-        run.may_exist = True
         try:
             run.run_id = self._created(tags, name, run.record.start or 0.0)
         except Exception as error:
             if store.is_curable(error):
                 raise
             self.calls.problems.add(store.REFUSED, f"{name}: {error}", 1 + len(run.points))
-            run.complete()
-            return False
-        run.may_exist = False
-        return True
-
-    def _created(self, tags: dict[str, str], name: str, start: float) -> str:
-        at = milliseconds(start)
-        made = self.client.create_run(self._experiment_id, start_time=at, tags=tags, run_name=name)
-        self.calls.made += 1
-        self.created += 1
-        return str(made.info.run_id)
-
-    # What is on the parent run, and what was asked for.
+            run.is_refused = True
 
     def _send_parent(self) -> None:
-        parent, data = str(self.parent), self._card.data
-        counts = Counter(run.outcome for run in self._runs.values())
+        parent, data = self._parent, self._card.data
+        counts = json.dumps(Counter(r.outcome for r in self._runs.values()), sort_keys=True)
         if counts != self._sent_counts:
-            text = json.dumps(counts, sort_keys=True)
-            self.calls.make(lambda: self.client.set_tag(parent, card.COUNTS_TAG, text))
-            self._sent_counts = dict(counts)
+            self.calls.make(self.client.set_tag, parent.run_id, card.COUNTS_TAG, counts)
+            self._sent_counts = counts
         has_begun = any(run.has_begun for run in self._runs.values())
         if data is not None and not self._has_data and has_begun:  # trials have read the data
             known = [data.as_input()]  # MLflow keeps one that it has already
-            self.calls.make(lambda: self.client.log_inputs(parent, datasets=known))
+            self.calls.make(self.client.log_inputs, parent.run_id, datasets=known)
             self._has_data = True
         while self._requests:
             self._requests[0]()
             self._requests.popleft()
             self.calls.made += 1
+        parent.flush(self.calls)
 
-    def _send_answer(self, answer: str) -> None:
-        note = self._card.search_note(str(self._experiment_id), str(self.parent), answer)
-        self.calls.make(lambda: self.client.set_tag(self.parent, card.NOTE_TAG, note))
+    def _set_note(self) -> None:
+        ids = str(self._experiment_id), str(self.parent_run_id)
+        self._parent.tags[card.NOTE_TAG] = self._card.search_note(*ids, self.record.answer)
 
     def _send_tags(self, trial: TrialId, tags: Mapping[str, str]) -> None:
         run_id = self.run_id(trial)
@@ -435,4 +325,4 @@ class Replay:
             folder = None if file == path else str(file.parent.relative_to(path.parent))
             with suppress(SecurityError):
                 sent = str(atomic.inside(root, file))
-                self.calls.make(partial(self.client.log_artifact, self.parent, sent, folder))
+                self.calls.make(self.client.log_artifact, self.parent_run_id, sent, folder)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
@@ -32,8 +32,6 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 REFUSED = "not taken by MLflow"
 """The kind of problem of a call that MLflow refuses for good."""
-Entry: TypeAlias = Any
-"""An MLflow Metric, Param or RunTag."""
 Client: TypeAlias = "MlflowClient | RedactingClient"
 _Point: TypeAlias = tuple[str, str, int, int, float]
 """Run id, metric, step, milliseconds since 1970, value."""
@@ -41,7 +39,7 @@ _RUNS_PER_PAGE = 1000
 _MOST_PARAMS, _MOST_ENTRIES = 100, 1000
 """What MLflow takes in one batch."""
 _READERS = 8
-"""Threads that read metric histories from a server: MLflow's client asks for one at a time."""
+"""Threads that read metric histories from a server."""
 _LARGEST = 1.7976931348623157e308
 """What MLflow's databases hold in the place of infinity."""
 
@@ -59,22 +57,16 @@ _ENVIRONMENT = {
 
 
 def resolve(uri: str | None = None) -> str:
-    """Check the URI of a store and make it absolute; None means the one in the settings.
-
-    Raises:
-        ConfigError: The URI is neither a database nor a server.
-    """
+    """Check the URI of a store and make it absolute; None means the one in the settings."""
     uri = settings.current().tracking_uri if uri is None else uri
     scheme = urlsplit(uri).scheme.partition("+")[0]
-    if scheme == "sqlite":
-        return f"sqlite:///{_sqlite_path(uri)}"
-    if scheme in _DATABASES or scheme in _SERVERS:
-        return uri
-    raise ConfigError(
-        f"tracking URI `{redact(uri)}`: must be a database ({', '.join(_DATABASES)}) or a server "
-        f"({', '.join(_SERVERS)}); MLflow's file store is not supported. Set "
-        f"TUNEPARTS_TRACKING_URI=sqlite:///{settings.current().results_dir / 'mlflow.db'}"
-    )
+    if scheme not in {*_DATABASES, *_SERVERS}:
+        raise ConfigError(
+            f"tracking URI `{redact(uri)}`: must be a database ({', '.join(_DATABASES)}) or a "
+            f"server ({', '.join(_SERVERS)}); MLflow's file store is not supported. Set "
+            f"TUNEPARTS_TRACKING_URI=sqlite:///{settings.current().results_dir / 'mlflow.db'}"
+        )
+    return f"sqlite:///{_sqlite_path(uri)}" if scheme == "sqlite" else uri
 
 
 def is_server(uri: str) -> bool:
@@ -95,17 +87,8 @@ def artifact_root(uri: str) -> str | None:
     return ((beside or settings.current().results_dir) / "artifacts").as_uri()
 
 
-def prepare(uri: str) -> None:
-    """Create the store if it is a database without tables; a server is left alone.
-
-    Raises:
-        ConfigError: The database cannot be opened, or has the tables of another MLflow.
-    """
-    client(uri)
-
-
 def client(uri: str) -> "MlflowClient":
-    """Make a client of the store; this opens a database, but does not yet talk to a server."""
+    """Make a client of the store: a database is opened, or made; a server is not yet asked."""
     quieten()
     from mlflow import MlflowClient  # takes seconds, and most commands do without
     from mlflow.exceptions import MlflowException
@@ -129,23 +112,17 @@ def client(uri: str) -> "MlflowClient":
 
 def search(client: Client, experiment_ids: Sequence[str | None], query: str) -> list[Any]:
     """All MLflow runs that match a filter, however many pages they fill."""
-    found: list[Any] = []
-    token: str | None = ""
-    while token is not None:
-        page = client.search_runs(
-            experiment_ids, query, max_results=_RUNS_PER_PAGE, page_token=token or None
-        )
+    read = partial(client.search_runs, experiment_ids, query, max_results=_RUNS_PER_PAGE)
+    page = read()
+    found = [*page]
+    while page.token:
+        page = read(page_token=page.token)
         found += page
-        token = page.token or None
     return found
 
 
 def points(client: Client, metrics_of: Mapping[str, set[str]]) -> list[_Point]:
-    """Every logged point of the given metrics (by run id).
-
-    MLflow's client reads one metric of one run per call, about 4 ms of CPU time each; from a
-    server several are read at a time, to hide its latency.
-    """
+    """Every logged point of the given metrics, by run id; MLflow reads one metric per call."""
     series = [(run_id, name) for run_id, names in metrics_of.items() for name in sorted(names)]
 
     def read(one: tuple[str, str]) -> list[_Point]:
@@ -154,10 +131,8 @@ def points(client: Client, metrics_of: Mapping[str, set[str]]) -> list[_Point]:
             for point in client.get_metric_history(*one)
         ]
 
-    if is_server(client.tracking_uri) and len(series) > 1:
-        with ThreadPoolExecutor(_READERS) as pool:
-            return [point for some in pool.map(read, series) for point in some]
-    return [point for one in series for point in read(one)]
+    with ThreadPoolExecutor(_READERS if is_server(client.tracking_uri) else 1) as pool:
+        return [point for some in pool.map(read, series) for point in some]
 
 
 def restore_infinity(value: float) -> float:
@@ -205,10 +180,9 @@ def unreachable(uri: str) -> str | None:
 def ui_command(uri: str, port: int, host: str = "127.0.0.1") -> list[str]:
     """The command that serves MLflow's UI over a database."""
     quieten()
-    root = artifact_root(uri)
-    artifacts = ["--default-artifact-root", root] if root else []
     place = ["--backend-store-uri", uri, "--host", host, "--port", str(port)]
-    return [sys.executable, "-m", "mlflow", "server", *place, *artifacts, "--workers", "1"]
+    place += ["--default-artifact-root", str(artifact_root(uri)), "--workers", "1"]
+    return [sys.executable, "-m", "mlflow", "server", *place]
 
 
 _WRITING = frozenset(
@@ -221,21 +195,16 @@ experiment or the run."""
 class RedactingClient:
     """An MLflow client that masks secrets in every text that would be stored.
 
-    A search writes to its store through this client alone. It connects with the first call, which
-    imports MLflow for seconds.
+    It connects with the first call, which imports MLflow for seconds.
     """
 
-    def __init__(self, connect: Callable[[], "MlflowClient"]) -> None:
-        self._connect = connect
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
         self._redactor = redaction.of_process()
 
     @cached_property
     def _client(self) -> "MlflowClient":
-        return self._connect()
-
-    def open(self) -> None:
-        """Import MLflow and open the store; calls do it themselves."""
-        _ = self._client
+        return client(self._uri)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
@@ -243,28 +212,27 @@ class RedactingClient:
             return method
 
         def write(place: str, *args: Any, **named: Any) -> Any:
-            masked = {key: self._masked(value) for key, value in named.items()}
-            if "artifact_location" in named:  # a path, which is used and not only shown
-                masked["artifact_location"] = named["artifact_location"]
+            masked = {
+                # A path is used, and not only shown.
+                key: value if key == "artifact_location" else self._masked(value)
+                for key, value in named.items()
+            }
             return method(place, *map(self._masked, args), **masked)
 
         return write
 
     def _masked(self, value: Any) -> Any:
-        """A text, a mapping of texts, or a list of MLflow's params or tags without secrets."""
+        """A text, a mapping of texts, or a list of MLflow's params, tags or points, masked."""
         if isinstance(value, str):
             return self._redactor.text(value)
         if isinstance(value, Mapping):
             return self._redactor.tree(value)
-        if isinstance(value, Sequence):
-            return [self._masked_entry(entry) for entry in value]
-        return value
-
-    def _masked_entry(self, entry: Entry) -> Entry:
-        if not isinstance(entry.value, str):
-            return entry  # a point
-        ((key, value),) = self._redactor.tree({entry.key: entry.value}).items()
-        return type(entry)(key, value)
+        if not isinstance(value, Sequence):
+            return value
+        if not value or not isinstance(value[0].value, str):
+            return value  # points
+        texts = ((entry, self._redactor.tree({entry.key: entry.value})) for entry in value)
+        return [type(entry)(*pair) for entry, text in texts for pair in text.items()]
 
 
 _HOPELESS = {"BAD_REQUEST", "INVALID_PARAMETER_VALUE", "INVALID_STATE"}
@@ -299,10 +267,9 @@ class Problems:
         kind = redact(kind)
         with self._lock:
             self._counts[kind] += count
-            if kind in self._first:
-                return
-            self._first[kind] = redact(message)
-        _log.warning("tracking: %s: %s", kind, self._first[kind])
+            if kind not in self._first:
+                self._first[kind] = redact(message)
+                _log.warning("tracking: %s: %s", kind, self._first[kind])
 
     def lines(self) -> list[str]:
         """One line per kind, in order of appearance."""
@@ -322,10 +289,10 @@ class Calls:
         self.points = 0
         """Metric points of trials that have arrived."""
 
-    def make(self, call: Callable[[], _T]) -> _T | None:
+    def make(self, call: Callable[..., _T], *args: Any, **named: Any) -> _T | None:
         """Make a call; raises only what waiting can cure, and returns None for what it cannot."""
         try:
-            return call()
+            return call(*args, **named)
         except Exception as error:
             if is_curable(error):
                 raise
@@ -347,18 +314,18 @@ class Calls:
         from mlflow.entities import Metric, Param, RunTag
 
         while params or tags or points:
-            some = dict(list(params.items())[:_MOST_PARAMS])
-            few = [Param(*pair) for pair in some.items()] + [RunTag(*pair) for pair in tags.items()]
-            batch = points[: _MOST_ENTRIES - len(few)]
-            self._log(run_id, [*few, *(Metric(*point) for point in batch)])
-            for key in some:
+            some = list(params.items())[:_MOST_PARAMS]
+            few = [*(Param(*pair) for pair in some), *(RunTag(*pair) for pair in tags.items())]
+            batch = [Metric(*point) for point in points[: _MOST_ENTRIES - len(few)]]
+            self._log(run_id, [*few, *batch])
+            for key, _ in some:
                 del params[key]
             tags.clear()
             del points[: len(batch)]
 
-    def _log(self, run_id: str, entries: Sequence[Entry]) -> None:
+    def _log(self, run_id: str, entries: Sequence[Any]) -> None:
         """Log one batch; of one that MLflow refuses for good only the entries at fault go."""
-        kinds: dict[str, list[Entry]] = {"Metric": [], "Param": [], "RunTag": []}
+        kinds: dict[str, list[Any]] = {"Metric": [], "Param": [], "RunTag": []}
         for entry in entries:
             kinds[type(entry).__name__].append(entry)
         try:

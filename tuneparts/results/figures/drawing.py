@@ -9,21 +9,17 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from tuneparts.core import schema
 from tuneparts.results.figures.style import arm_styles, in_focus
 from tuneparts.results.statistics import estimate
+from tuneparts.results.tables import label
 from tuneparts.search.card import RunCard
 
 Look: TypeAlias = dict[str, Any]
 """What plotly takes besides places: options by name."""
 PANEL_HEIGHT = 330
-GREY = "#7f868d"
-_BOUNDS = {
-    **dict.fromkeys(("accuracy", "member_accuracy", "disagreement", "ece"), (0.0, 1.0)),
-    "brier": (0.0, 2.0),
-    "nll": (0.0, math.inf),
-    "val_nll": (0.0, math.inf),
-}
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
+_CLEAR = "rgba(0,0,0,0)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +50,12 @@ class Canvas:
     """
 
     def __init__(self, metadata: RunCard, titles: Sequence[str] = (), num_panels: int = 1) -> None:
-        self.metadata = metadata
         self.styles = arm_styles(metadata)
         self.num_panels = len(titles) or num_panels
+        self.min_width = 560 if self.num_panels > 1 else 0
+        """What `Drawing.min_width` is for this many panels."""
+        self._focus = in_focus(metadata)
+        self._named: set[str] = set()
         num_rows = -(-self.num_panels // 2)
         height = PANEL_HEIGHT * num_rows + 130
         self.figure = make_subplots(
@@ -66,16 +65,22 @@ class Canvas:
             vertical_spacing=0 if num_rows == 1 else 120 / height,
             horizontal_spacing=0.13,
         )
-        # The page stacks panels where it is narrow, by their number.
-        top = 40 if titles else 16
-        _dress(self.figure, height=height, margin_t=top, meta={"panels": self.num_panels})
-        self._focus = in_focus(metadata)
-        self._named: set[str] = set()
-
-    @property
-    def min_width(self) -> int:
-        """What `Drawing.min_width` is for this many panels."""
-        return 560 if self.num_panels > 1 else 0
+        self.figure.update_layout(
+            template="none",
+            height=height,
+            margin={"l": 64, "r": 20, "t": 40 if titles else 16, "b": 60},
+            font={"family": _FONT, "size": 14, "color": "#24292f"},
+            paper_bgcolor=_CLEAR,
+            plot_bgcolor=_CLEAR,
+            hoverlabel={"font": {"family": _FONT, "size": 13}},
+            legend={"orientation": "h", "bgcolor": _CLEAR}
+            | {"yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "xanchor": "left"},
+            # The page stacks panels where it is narrow, by their number.
+            meta={"panels": self.num_panels},
+        )
+        grid = {"gridcolor": "#e3e5e8", "zeroline": False, "ticks": "outside"}
+        for axes in (self.figure.update_xaxes, self.figure.update_yaxes):
+            axes(automargin=True, title_standoff=10, **grid)
 
     def where(self, panel: int) -> dict[str, int]:
         """Row and column of a panel, as plotly takes them."""
@@ -128,10 +133,10 @@ class Canvas:
             options["error_y"] = {"type": "data", "array": list(error)}
         if hover:
             options["hovertemplate"] = f"{hover}<extra></extra>"
-        options |= {"x": list(x), "y": list(y), **look, **self.where(panel)}
-        self.figure.add_scatter(**options)
-        if in_legend:
-            self._named.add(arm)
+        self.figure.add_scatter(
+            **options | {"x": list(x), "y": list(y)} | look, **self.where(panel)
+        )
+        self._named |= {arm} if in_legend else set()
 
     def band(
         self,
@@ -148,10 +153,11 @@ class Canvas:
             look: Look = {"fill": fill, "fillcolor": self.styles[arm].wash, "hoverinfo": "skip"}
             self.add(arm, x, y, panel=panel, mode="lines", line=line, in_legend=False, **look)
 
-    def lines(self, data: pd.DataFrame, *, x: str, y: str = "mean") -> None:
-        """Draw a line per arm through its means, with one standard error (column `se`)."""
-        for arm, own in self.arms(data):
-            self.add(arm, own[x], own[y], error=own["se"])
+    def heat_map(self, table: pd.DataFrame, *, panel: int = 0, **options: Any) -> None:
+        """Draw the values of a table, whose columns go across and whose index goes up."""
+        places: Look = {"x": list(table.columns), "y": list(table.index), "colorscale": "Cividis"}
+        z = table.to_numpy().tolist()
+        self.figure.add_heatmap(z=z, **places, **options, **self.where(panel))
 
     def x_axis(self, title: str | None = None, *, panel: int = 0, **options: Any) -> None:
         """Name the horizontal axis of a panel, and set what else plotly takes."""
@@ -169,20 +175,15 @@ class Canvas:
             return
         low, high = min(positive) / 1.15, max(positive) * 1.15
         ticks = [m * 10**e for e in range(12) for m in (1, 2, 5) if low <= m * 10**e <= high]
-        self.x_axis(
-            f"{title} (log scale)",
-            panel=panel,
-            type="log",
-            range=[math.log10(low), math.log10(high)],
-            tickvals=ticks,
-            ticktext=[f"{tick:,}" for tick in ticks],
-        )
+        words: Look = {"tickvals": ticks, "ticktext": [f"{tick:,}" for tick in ticks]}
+        ends = [math.log10(low), math.log10(high)]
+        self.x_axis(f"{title} (log scale)", panel=panel, type="log", range=ends, **words)
 
     def bounded_axis(
         self, title: str, metric: str, values: Iterable[float], *, panel: int = 0, **options: Any
     ) -> None:
         """Name a horizontal axis that shows finite values, but not beyond what a metric can be."""
-        least, most = bounds(metric)
+        least, most = schema.lookup(metric).bounded(-math.inf, math.inf)
         known = [min(max(value, least), most) for value in values if math.isfinite(value)]
         if known:
             low, high = min(known), max(known)
@@ -193,24 +194,29 @@ class Canvas:
         self.x_axis(title, panel=panel, **options)
 
 
-def _dress(figure: go.Figure, *, height: int, margin_t: int = 16, **layout: Any) -> None:
-    """Give a figure the fonts, margins, legend and grid of the report, whoever made it."""
-    clear = "rgba(0,0,0,0)"
-    figure.update_layout(
-        template="none",
-        height=height,
-        margin={"l": 64, "r": 20, "t": margin_t, "b": 60},
-        font={"family": _FONT, "size": 14, "color": "#24292f"},
-        paper_bgcolor=clear,
-        plot_bgcolor=clear,
-        hoverlabel={"font": {"family": _FONT, "size": 13}},
-        legend={"orientation": "h", "bgcolor": clear}
-        | {"yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "xanchor": "left"},
-        **layout,
-    )
-    grid = {"gridcolor": "#e3e5e8", "zeroline": False, "ticks": "outside"}
-    for axes in (figure.update_xaxes, figure.update_yaxes):
-        axes(automargin=True, title_standoff=10, **grid)
+def line_chart(
+    metadata: RunCard,
+    title: str,
+    data: pd.DataFrame,
+    caption: str,
+    *,
+    x: str,
+    x_title: str,
+    y_title: str,
+    y: str = "mean",
+    is_count: bool = False,
+    **x_options: Any,
+) -> Drawing:
+    """Draw a line per arm through its means, with one standard error (column `se`)."""
+    canvas = Canvas(metadata)
+    for arm, own in canvas.arms(data):
+        canvas.add(arm, own[x], own[y], error=own["se"])
+    if is_count:
+        canvas.counts_axis(x_title, data[x])
+    else:
+        canvas.x_axis(x_title, **x_options)
+    canvas.y_axis(y_title)
+    return Drawing(title, canvas.figure, caption, data)
 
 
 def means(data: pd.DataFrame, by: list[str], value: str = "value") -> pd.DataFrame:
@@ -222,12 +228,6 @@ def means(data: pd.DataFrame, by: list[str], value: str = "value") -> pd.DataFra
     return pd.DataFrame(rows, columns=[*by, "mean", "se", "seeds"])
 
 
-def bounds(metric: str) -> tuple[float, float]:
-    """The smallest and the largest value that a metric can have.
-
-    Example:
-        >>> bounds("test/accuracy"), bounds("val/nll"), bounds("hyper/rotation")
-        ((0.0, 1.0), (0.0, inf), (-inf, inf))
-    """
-    quantity = metric.rpartition("/")[2].partition(".")[0]
-    return _BOUNDS.get(quantity, (-math.inf, math.inf))
+def spelled(metric: str) -> str:
+    """How a caption that begins with a metric begins: its name and meaning."""
+    return f"{label(metric).capitalize()} ({schema.lookup(metric).meaning})"

@@ -1,14 +1,13 @@
 """The figures that a search can ask for, by name.
 
 Arguments follow a colon: `accuracy`, `accuracy:test/nll`, `sweep:param.lr,test/accuracy`. A figure
-of one's own is asked for by the import path of its function, `package.module:function`. It takes
-the `RunData` and returns a `Drawing`, or a `Note` where its data is missing. A method of one's own
-brings its figures along: `figures` of its config class.
+of one's own is asked for by the import path of its function, `package.module:function`, which takes
+the `RunData` and returns a `Drawing`, or a `Note` where its data is missing.
 """
 
-import dataclasses
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 from tuneparts.core import schema
@@ -39,10 +38,7 @@ FIGURES = Registry(
 
 
 def parse(request: str) -> tuple[_Figure, dict[str, str]]:
-    """Return the function of a request and its arguments; refuse unknown names and wrong counts.
-
-    It needs no data, so that a mistake is found before a search runs and not after.
-    """
+    """Return the function of a request and its arguments; refuse unknown names and wrong counts."""
     name, _, rest = request.partition(":")
     if _is_own(request):
         try:
@@ -97,8 +93,7 @@ def draw(request: str, run_data: RunData) -> Drawing | Note:
             arguments.setdefault("metric", f"{split}/{metadata.quantity}")
         drawing = figure(run_data, **arguments)
     if isinstance(drawing, Drawing) and metadata.replication and "seeds" in drawing.caption:
-        caption = f"{drawing.caption} {metadata.replication}"
-        return dataclasses.replace(drawing, caption=caption)
+        return replace(drawing, caption=f"{drawing.caption} {metadata.replication}")
     return drawing
 
 

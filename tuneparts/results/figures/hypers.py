@@ -14,13 +14,14 @@ import pandas as pd
 from PIL import Image
 
 from tuneparts.core import schema
-from tuneparts.results.figures.drawing import GREY, Canvas, Drawing, Look, Note
+from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note
 from tuneparts.results.figures.style import arm_styles, focus_note, in_focus
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import reported
 from tuneparts.results.tables import label, number
 
 MAX_PANELS = 8
+_GREY = "#7f868d"
 
 
 def hypers(run_data: RunData) -> Drawing | Note:
@@ -43,17 +44,10 @@ def hypers(run_data: RunData) -> Drawing | Note:
             if is_given and arm in followers:
                 continue  # its leader's value
             name = f"{canvas.styles[arm].name}, seed {seed}, {label(metric)}"
-            canvas.add(
-                arm,
-                line["passes"],
-                line["value"],
-                panel=panel,
-                width=2,
-                size=7,
-                marker={"maxdisplayed": 6},
-                line={"dash": "dot"} if is_given else None,
-                hover=f"{name}: %{{y:.3f}}<br>%{{x}} passes",
-            )
+            look: Look = {"width": 2, "size": 7, "marker": {"maxdisplayed": 6}}
+            look |= {"line": {"dash": "dot"}} if is_given else {}
+            look["hover"] = f"{name}: %{{y:.3f}}<br>%{{x}} passes"
+            canvas.add(arm, line["passes"], line["value"], panel=panel, **look)
         canvas.counts_axis("passes", own["passes"], panel=panel)
         canvas.y_axis(schema.lookup(stem).unit or schema.lookup(stem).meaning, panel=panel)
         if stem in metadata.truth:
@@ -68,10 +62,7 @@ def hypers(run_data: RunData) -> Drawing | Note:
 
 
 def _paths(run_data: RunData) -> pd.DataFrame:
-    """Return the hypers of the selected trials at each report.
-
-    Columns: arm, seed, metric, passes, value, panel (the metric, or its family).
-    """
+    """The hypers of the selected trials at each report; a metric or its family is a `panel`."""
     order = {arm.name: position for position, arm in enumerate(run_data.metadata.arms)}
     names = [] if run_data.steps.empty else run_data.steps["metric"].unique().tolist()
     metrics = sorted(name for name in names if name.startswith("hyper/"))
@@ -89,11 +80,8 @@ def projections(run_data: RunData, metric: str = "test/accuracy") -> Drawing | N
     """Draw the score of every finished trial against each hyper that differs between trials."""
     title, metadata = f"Hypers against {metric.partition('/')[2]}", run_data.metadata
     trials = run_data.trials[run_data.trials["outcome"] == "finished"]
-    names = [
-        name
-        for name in reported(trials, metadata)
-        if name.startswith("hyper/") and trials[name].nunique() > 1
-    ]
+    names = [name for name in reported(trials, metadata) if name.startswith("hyper/")]
+    names = [name for name in names if trials[name].nunique() > 1]
     if metric not in trials or trials[metric].notna().sum() == 0 or not names:
         return Note(title, f"No finished trials with {metric} and a hyper that varies.")
     shown = names[:MAX_PANELS]
@@ -105,27 +93,14 @@ def projections(run_data: RunData, metric: str = "test/accuracy") -> Drawing | N
         for arm, own in canvas.arms(trials.dropna(subset=[name, metric])):
             is_many = metadata.arm(arm).trials_per_seed > 1
             for line in [] if is_many else _moved(run_data, own, name, metric):
-                x, y = line[name], line[metric]
-                look: Look = {
-                    "mode": "lines",
-                    "width": 1.5,
-                    "in_legend": False,
-                    "hoverinfo": "skip",
-                }
-                canvas.add(arm, x, y, panel=panel, **look)
-            canvas.add(
-                arm,
-                own[name],
-                own[metric],
-                panel=panel,
-                mode="markers",
-                size=7 if is_many else 12,
-                marker={"opacity": 0.75 if is_many else 1.0}
-                | {"line": {"width": 0 if is_many else 1, "color": "white"}},
-                in_legend=panel == 0,
-                text=own["seed"].astype(str).tolist(),
-                hover=f"{canvas.styles[arm].name}, seed %{{text}}<br>%{{x:.3f}}: %{{y:.4f}}",
-            )
+                look: Look = {"mode": "lines", "width": 1.5, "hoverinfo": "skip"}
+                canvas.add(arm, line[name], line[metric], panel=panel, in_legend=False, **look)
+            size, opacity, edge = (7, 0.75, 0) if is_many else (12, 1.0, 1)
+            marker = {"opacity": opacity, "line": {"width": edge, "color": "white"}}
+            look = {"mode": "markers", "size": size, "marker": marker, "in_legend": panel == 0}
+            look["text"] = own["seed"].astype(str).tolist()
+            look["hover"] = f"{canvas.styles[arm].name}, seed %{{text}}<br>%{{x:.3f}}: %{{y:.4f}}"
+            canvas.add(arm, own[name], own[metric], panel=panel, **look)
         canvas.x_axis(label(name), panel=panel)
         is_left = canvas.where(panel)["col"] == 1
         canvas.y_axis(label(metric, arrow=True) if is_left else None, panel=panel, range=reach)
@@ -159,7 +134,7 @@ def _add_truth(canvas: Canvas, panel: int, value: float, **at: float) -> None:
     add = canvas.figure.add_hline if "y" in at else canvas.figure.add_vline
     place = "bottom right" if "y" in at else "top left"
     words = {"annotation_text": f"true value {value:.3g}", "annotation_position": place}
-    line = {"dash": "longdash", "width": 1.5, "color": GREY}
+    line = {"dash": "longdash", "width": 1.5, "color": _GREY}
     add(**at, line=line, **words, **canvas.where(panel))
 
 
@@ -181,21 +156,18 @@ def samples(run_data: RunData) -> Drawing | Note:
     grids = tuple(grid for grid in every if grid.arm in shown)
     canvas = Canvas(run_data.metadata, [styles[grid.arm].name for grid in grids])
     for panel, grid in enumerate(grids):
-        image = grid.mosaic()
+        image, num_draws = grid.mosaic(), grid.draws_EDHWC.shape[1]
         size: Look = {"hoverinfo": "skip", "dx": 1, "dy": 1}
         canvas.figure.add_image(source=_png(image), **size, **canvas.where(panel))
-        down, across = (size + 1 for size in grid.originals_EHWC.shape[1:3])
-        heads = ["data", *map(str, range(1, grid.draws_EDHWC.shape[1] + 1))]
+        heads = ["data", *map(str, range(1, num_draws + 1))], [str(one) for one in grid.labels]
         height, width = image.shape[:2]
-        shared: Look = {"panel": panel, "showgrid": False, "constrain": "domain"}
-        ticks: Look = {
-            "tickvals": [across * (0.5 + i) for i in range(len(heads))],
-            "ticktext": heads,
-        }
-        canvas.x_axis("draw", range=[-0.5, width - 0.5], **ticks, **shared)
-        heads = [str(one) for one in grid.labels]
-        ticks = {"tickvals": [down * (0.5 + i) for i in range(len(heads))], "ticktext": heads}
-        canvas.y_axis("class", range=[height - 0.5, -0.5], **ticks, **shared)
+        across: Look = {"title": "draw", "range": [-0.5, width - 0.5]}
+        down: Look = {"title": "class", "range": [height - 0.5, -0.5]}
+        steps = (side + 1 for side in grid.originals_EHWC.shape[2:0:-1])
+        draws = canvas.x_axis, canvas.y_axis
+        for axis, look, texts, step in zip(draws, (across, down), heads, steps, strict=True):
+            look |= {"tickvals": [step * (0.5 + i) for i in range(len(texts))], "ticktext": texts}
+            axis(**look, panel=panel, showgrid=False, constrain="domain")
     rows = [
         (grid.arm, grid.seed, grid.trial, name, value)
         for grid in every
@@ -221,8 +193,8 @@ def samples(run_data: RunData) -> Drawing | Note:
 
 def _png(image_HWC: npt.NDArray[np.uint8]) -> str:
     """Encode an image as a data URI, so that the page needs no second file."""
-    channels = image_HWC.shape[2]
-    image = Image.fromarray(image_HWC[:, :, 0] if channels == 1 else image_HWC[:, :, :3])
+    is_grey = image_HWC.shape[2] == 1
+    image = Image.fromarray(image_HWC[:, :, 0] if is_grey else image_HWC[:, :, :3])
     buffer = io.BytesIO()
     image.convert("RGB").save(buffer, format="PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()

@@ -5,8 +5,8 @@ Each draws what trials have reported, whichever method that was.
 
 import pandas as pd
 
-from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError
+from tuneparts.results.figures import drawing
 from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note, means
 from tuneparts.results.figures.progress import cost_note, curves, step_shape
 from tuneparts.results.figures.style import arm_styles, focus_note
@@ -17,8 +17,7 @@ MAX_LAYERS = 4
 """Rows of panels of `deviations`; of deeper nets the first layer, the last, and some between."""
 _WIDE = 30
 """A metric whose means differ by more than this factor is drawn on a logarithmic axis."""
-_BYTES = "communication/total"
-_CLUSTER = "superweights/cluster."
+_ACCURACY: Look = {"y": "accuracy", "y_title": "test accuracy"}
 
 
 def _reported(run_data: RunData, family: str) -> pd.DataFrame:
@@ -40,15 +39,13 @@ def subnetworks(run_data: RunData) -> Drawing | Note:
     if found.empty:
         return Note(title, "No selected trial has subnetworks with test scores.")
     data = means(found.assign(level=found["key"].astype(int)), ["arm", "level"])
-    canvas = Canvas(run_data.metadata)
-    canvas.lines(data, x="level")
-    canvas.x_axis("partitions in use", dtick=1)
-    canvas.y_axis("test accuracy")
+    data = data.rename(columns={"mean": "accuracy"})
     caption = (
         "Test accuracy at the end of training, with the weights of partitions 1 to k and default "
         "values for all others; mean and one standard error over seeds."
     )
-    return Drawing(title, canvas.figure, caption, data.rename(columns={"mean": "accuracy"}))
+    look = {"x": "level", "x_title": "partitions in use", "dtick": 1, **_ACCURACY}
+    return drawing.line_chart(run_data.metadata, title, data, caption, **look)
 
 
 def interpolation(run_data: RunData) -> Drawing | Note:
@@ -61,16 +58,13 @@ def interpolation(run_data: RunData) -> Drawing | Note:
         return Note(title, "No selected trial has interpolated between members.")
     places = found["key"].astype(int)
     found["place"] = places / places.groupby(found["arm"]).transform("max")
-    data = means(found, ["arm", "place"])
-    canvas = Canvas(run_data.metadata)
-    canvas.lines(data, x="place")
-    canvas.x_axis("place between first and second member")
-    canvas.y_axis("test accuracy")
+    data = means(found, ["arm", "place"]).rename(columns={"mean": "accuracy"})
     caption = (
         "Test accuracy of nets whose weights are between those of the first two members, norms "
         "using the statistics of the batch; mean and one standard error over seeds."
     )
-    return Drawing(title, canvas.figure, caption, data.rename(columns={"mean": "accuracy"}))
+    look = {"x": "place", "x_title": "place between first and second member", **_ACCURACY}
+    return drawing.line_chart(run_data.metadata, title, data, caption, **look)
 
 
 def anytime(run_data: RunData) -> Drawing | Note:
@@ -88,9 +82,7 @@ def anytime(run_data: RunData) -> Drawing | Note:
         data[name] = _reported(run_data, f"anytime/{name}.").groupby(keys)["value"].mean()
     data = data.reset_index().sort_values(["arm", "flops", "val_nll"])
     data["members"] = data["key"].str.replace("_", " + ")
-    least = data.groupby("arm")["val_nll"].transform(
-        lambda own: own.cummin().shift(fill_value=9e99)
-    )
+    least = data.groupby("arm")["val_nll"].cummin().groupby(data["arm"]).shift(fill_value=9e99)
     data["is_best"] = data["val_nll"] < least
     data = data[["arm", "members", "flops", "accuracy", "se", "is_best"]].reset_index(drop=True)
     canvas = Canvas(run_data.metadata)
@@ -108,15 +100,14 @@ def anytime(run_data: RunData) -> Drawing | Note:
     caption = (
         "Test accuracy against operations wherever a prediction may stop (any subset of members, "
         "the first ones of a tree, or an exit); mean and one standard error over seeds. Lines join "
-        "the points of an arm that none of its cheaper points matches in validation likelihood; "
-        "faint points are the rest, and all points of arms without validation data."
+        "the points of an arm that none of its cheaper points matches in validation likelihood."
     )
     return Drawing(title, canvas.figure, caption + focus_note(run_data.metadata), data)
 
 
 def membership(run_data: RunData) -> Drawing | Note:
     """Draw a panel per arm: members down, layers across, the cluster as number and shade."""
-    title, found = "Clusters of layers", _reported(run_data, _CLUSTER)
+    title, found = "Clusters of layers", _reported(run_data, "superweights/cluster.")
     if found.empty:
         return Note(title, "No selected trial has clusters of layers.")
     numbers = found["key"].str.split("_", expand=True).astype(int)
@@ -127,19 +118,11 @@ def membership(run_data: RunData) -> Drawing | Note:
     styles = arm_styles(run_data.metadata)
     arms = [arm for arm in styles if arm in set(shown["arm"])]
     canvas = Canvas(run_data.metadata, [styles[arm].name for arm in arms])
-    for panel, arm in enumerate(arms):
-        own = shown[shown["arm"] == arm]
+    hover = "%{y}, layer %{x}: cluster %{z}<extra></extra>"
+    look: Look = {"texttemplate": "%{z}", "showscale": False, "hovertemplate": hover}
+    for panel, (_, own) in enumerate(canvas.arms(shown)):
         grid = own.pivot_table(index="member", columns="layer", values="cluster")
-        canvas.figure.add_heatmap(
-            x=[int(layer) for layer in grid.columns],
-            y=[f"member {int(member)}" for member in grid.index],
-            z=grid.to_numpy().tolist(),
-            texttemplate="%{z}",
-            colorscale="Cividis",
-            showscale=False,
-            hovertemplate="%{y}, layer %{x}: cluster %{z}<extra></extra>",
-            **canvas.where(panel),
-        )
+        canvas.heat_map(grid.rename(index="member {}".format), panel=panel, **look)
         canvas.x_axis("layer, in forward order", panel=panel)
         canvas.y_axis(panel=panel, autorange="reversed")
     caption = (
@@ -161,17 +144,16 @@ def rounds(run_data: RunData, metric: str = "val/accuracy") -> Drawing | Note:
         return Note(title, f"No selected trial has reported {metric} with rounds of fixing.")
     last = pairs.groupby(["arm", "seed", "round"], as_index=False).last()
     data = means(last.assign(round=last["round"].astype(int)), ["arm", "round"])
-    canvas = Canvas(run_data.metadata)
-    canvas.lines(data, x="round")
-    is_wide = data["mean"].min() > 0 and data["mean"].max() > _WIDE * data["mean"].min()
-    canvas.x_axis("rounds of fixing so far", dtick=1)
-    canvas.y_axis(label(metric, arrow=True), type="log" if is_wide else "linear")
     caption = (
-        f"{label(metric).capitalize()} ({schema.lookup(metric).meaning}) at the last report "
-        "before the next round, by rounds of fixing so far: mean and one standard error over "
-        "seeds. At 0 nothing is fixed."
+        f"{drawing.spelled(metric)} at the last report before the next round, by rounds of fixing "
+        "so far: mean and one standard error over seeds. At 0 nothing is fixed."
     )
-    return Drawing(title, canvas.figure, caption, data)
+    look: Look = {"x": "round", "x_title": "rounds of fixing so far", "dtick": 1}
+    look["y_title"] = label(metric, arrow=True)
+    drawn = drawing.line_chart(run_data.metadata, title, data, caption, **look)
+    is_wide = data["mean"].min() > 0 and data["mean"].max() > _WIDE * data["mean"].min()
+    drawn.figure.update_yaxes(type="log" if is_wide else "linear")
+    return drawn
 
 
 def deviations(run_data: RunData, arm: str = "") -> Drawing | Note:
@@ -182,19 +164,18 @@ def deviations(run_data: RunData, arm: str = "") -> Drawing | Note:
     title = f"Means against deviations: {arm}" if arm else "Means against deviations"
     data = pd.DataFrame()
     for trial in run_data.selected.to_dict("records"):
-        if not arm or trial["arm"] == arm:
-            left = run_data.artifact(str(trial["trial"]), "deviations")
-            if left is not None and len(left):
-                names = ["arm", "seed", "layer", "moment", "mu", "sigma"]
-                data = left.assign(arm=trial["arm"], seed=trial["seed"])[names]
-                break
+        left = run_data.artifact(str(trial["trial"]), "deviations")
+        if trial["arm"] == (arm or trial["arm"]) and left is not None and len(left):
+            columns = ["arm", "seed", "layer", "moment", "mu", "sigma"]
+            data = left.assign(arm=trial["arm"], seed=trial["seed"])[columns]
+            break
     if data.empty:
         return Note(title, "No selected trial has left its means and deviations.")
     owner, seed = str(data["arm"].iloc[0]), data["seed"].iloc[0]
     names, moments = list(dict.fromkeys(data["layer"])), list(dict.fromkeys(data["moment"]))
     num = min(len(names), MAX_LAYERS)
-    chosen = [names[round(i * (len(names) - 1) / max(num - 1, 1))] for i in range(num)]
-    panels = [(layer, moment) for layer in chosen for moment in moments]
+    layers = [names[round(i * (len(names) - 1) / max(num - 1, 1))] for i in range(num)]
+    panels = [(layer, moment) for layer in layers for moment in moments]
     canvas = Canvas(run_data.metadata, [f"{layer}, {moment}" for layer, moment in panels])
     look: Look = {"mode": "markers", "size": 4, "marker": {"symbol": "circle", "opacity": 0.5}}
     look |= {"in_legend": False, "visible": True, "hover": "mu %{x:.4f}, sigma %{y:.5f}"}
@@ -207,8 +188,7 @@ def deviations(run_data: RunData, arm: str = "") -> Drawing | Note:
     rest = f"; {len(names) - num} more layers are in the data file." if len(names) > num else "."
     caption = (
         f"Each point is a weight of {owner}, seed {seed}: its mean and standard deviation where "
-        "training as Gaussians starts, and after the last weights were fixed, when all weights of "
-        "a cluster have its centre as mean and its spread as deviation. "
+        "training as Gaussians starts, and after the last weights were fixed. "
         f"At most {most} weights of a layer are drawn{rest}"
     )
     return Drawing(title, canvas.figure, caption, data, min_width=560)
@@ -222,10 +202,15 @@ def communication(
     After Figure 10 of Mlodozeniec et al. (2023, appendix J.3). `window` counts the evaluations of
     a moving average; it is text, as requests give it.
     """
-    title = f"{label(metric).capitalize()} against communication"
+    title, keys = f"{label(metric).capitalize()} against communication", ["arm", "report"]
     if not window.isdigit() or int(window) < 1:
         raise ConfigError(f"`window` counts evaluations, at least 1, but got `{window}`.")
-    data = _over_reports(sent(run_data, metric, int(window)))
+    seeds = sent(run_data, metric, int(window))
+    data = means(seeds, keys).set_index(keys)
+    data.insert(0, "megabytes", seeds.groupby(keys)["bytes"].mean() / 1e6)
+    data = data.reset_index()
+    # Only the reports that all seeds of an arm have.
+    data = data[data["seeds"] == data["arm"].map(seeds.groupby("arm")["seed"].nunique())]
     if data.empty:
         return Note(title, f"No selected trial has reported {metric} and what it sent.")
     canvas = Canvas(run_data.metadata)
@@ -234,11 +219,11 @@ def communication(
         canvas.add(arm, own["megabytes"], own["mean"], error=own["se"], size=7, line=line)
     canvas.x_axis("sent up and down (MB)", rangemode="tozero")
     canvas.y_axis(label(metric, arrow=True))
+    smooth = f", each a moving average over {window} evaluations." if window != "1" else "."
     caption = (
-        f"{label(metric).capitalize()} ({schema.lookup(metric).meaning}) against all bytes that "
-        "server and clients sent so far: mean and one standard error over seeds"
+        f"{drawing.spelled(metric)} against all bytes that server and clients sent so far: mean "
+        f"and one standard error over seeds{smooth}"
     )
-    caption += f", each a moving average over {window} evaluations." if window != "1" else "."
     caption += cost_note(run_data, "bytes") + focus_note(run_data.metadata)
     return Drawing(title, canvas.figure, caption, data)
 
@@ -249,23 +234,10 @@ def sent(run_data: RunData, metric: str, window: int) -> pd.DataFrame:
     Columns: arm, seed, report (number of the evaluation), bytes (leaders included), value. An arm
     with one trial per seed has the mean of its last `window` evaluations as value.
     """
-    found = curves(run_data, metric, _BYTES).rename(columns={"passes": "bytes"})
+    found = curves(run_data, metric, "communication/total").rename(columns={"passes": "bytes"})
     found = found[found["bytes"] > 0]
     groups = found.groupby(["arm", "seed"], sort=False)["value"]
     smooth = groups.transform(lambda own: own.rolling(window, min_periods=1).mean())
     selecting = {arm.name for arm in run_data.metadata.arms if arm.trials_per_seed > 1}
     values = found["value"].where(found["arm"].isin(selecting), smooth)
     return found.assign(value=values, report=groups.cumcount())
-
-
-def _over_reports(data: pd.DataFrame) -> pd.DataFrame:
-    """Average over seeds the reports that all of them have.
-
-    Columns: arm, report, megabytes, mean, se, seeds.
-    """
-    keys = ["arm", "report"]
-    found = means(data, keys).set_index(keys)
-    found.insert(0, "megabytes", data.groupby(keys)["bytes"].mean() / 1e6)
-    whole = data.groupby("arm")["seed"].nunique()
-    found = found.reset_index()
-    return found[found["seeds"] == found["arm"].map(whole)]

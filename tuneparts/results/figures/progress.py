@@ -16,7 +16,7 @@ import pandas as pd
 
 from tuneparts.core import schema, seeding
 from tuneparts.core.glossary import PASS_IN_SHORT
-from tuneparts.results.figures.drawing import Canvas, Drawing, Note, bounds, means
+from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note, means, spelled
 from tuneparts.results.figures.style import arm_styles, focus_note, in_focus
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import column, seed_cost
@@ -42,24 +42,21 @@ def accuracy(
     metadata = run_data.metadata
     data = over_seeds(curves(run_data, metric, cost))
     spent = "passes" if cost == _PASSES else label(cost)
-    title = f"{label(metric)} against {spent}"
-    if (metric, cost) == ("test/accuracy", _PASSES):
-        title = "Accuracy against passes"
+    is_usual = (metric, cost) == ("test/accuracy", _PASSES)
+    title = "Accuracy against passes" if is_usual else f"{label(metric)} against {spent}"
     if data.empty:
         return Note(title, f"No selected trial has reported {metric} yet.")
     canvas = Canvas(metadata)
     for arm, own in canvas.arms(data):
         shape = step_shape(metadata.arm(arm))
-        band = own.dropna(subset=["se"])
-        edges = [(band["mean"] + sign * band["se"]).clip(*bounds(metric)) for sign in (1, -1)]
+        band, bounds = own.dropna(subset=["se"]), schema.lookup(metric).bounded(-math.inf, math.inf)
+        edges = [(band["mean"] + sign * band["se"]).clip(*bounds) for sign in (1, -1)]
         canvas.band(arm, band["passes"], edges, shape=shape)
         canvas.add(arm, own["passes"], own["mean"], size=7, line={"shape": shape})
     canvas.counts_axis(spent, data["passes"])
     canvas.y_axis(label(metric, arrow=True))
-    meaning = schema.lookup(metric).meaning
-    caption = f"{label(metric).capitalize()} ({meaning}) against passes ({PASS_IN_SHORT}): "
-    caption += "mean over seeds, band one standard error." + cost_note(run_data, "passes")
-    caption += focus_note(metadata)
+    caption = f"{spelled(metric)} against passes ({PASS_IN_SHORT}): mean over seeds, band one "
+    caption += "standard error." + cost_note(run_data, "passes") + focus_note(metadata)
     if cost != _PASSES:
         machine = metadata.environment.get("machine", "a machine that is not recorded")
         caption += f" By {spent} instead of passes, on {machine}."
@@ -87,26 +84,31 @@ def curves(run_data: RunData, metric: str, cost: str = _PASSES) -> pd.DataFrame:
 
     Columns: arm, seed, passes (or the other cost; cumulative, leaders included), value.
     """
-    rows = []
-    paths = run_data.paths(metric)
-    costs = None if cost == _PASSES else run_data.paths(cost)
+    rows, trials = [], run_data.trials
+    paths = run_data.paths(metric).dropna(subset=["value"])
+    paths = paths.assign(spent=paths["step"])
+    if cost != _PASSES:
+        costs = run_data.paths(cost)[["trial", "step", "value"]].rename(columns={"value": "spent"})
+        paths = paths.drop(columns="spent").merge(costs, on=["trial", "step"])
+    ends = run_data.selected
+    ends = ends.assign(spent=column(ends, cost), value=column(ends, metric))
     for arm in run_data.metadata.arms:
         for seed in arm.seeds:
             start = 0.0
             for leader in run_data.metadata.leaders(arm.name):
-                own = run_data.trials[run_data.trials["arm"] == leader]
+                own = trials[trials["arm"] == leader]
                 sums = column(own, cost).fillna(0.0).groupby(own["seed"]).sum()
                 start += float(sums.get(seed, sums.mean() if len(sums) else 0.0))
-            points = (
-                _incumbents(run_data, arm, seed, metric, cost)
-                if arm.trials_per_seed > 1
-                else _along(arm, seed, paths, costs)
-            )
-            if not points and arm.trials_per_seed == 1:
-                chosen = run_data.selected
-                chosen = chosen[(chosen["arm"] == arm.name) & (chosen["seed"] == seed)]
-                ends = pd.DataFrame({"x": column(chosen, cost), "y": column(chosen, metric)})
-                points = list(ends.dropna().itertuples(index=False, name=None))
+            if arm.trials_per_seed > 1:
+                points = _incumbents(run_data, arm, seed, metric, cost)
+            else:
+                along, end = (
+                    f[(f["arm"] == arm.name) & (f["seed"] == seed)] for f in (paths, ends)
+                )
+                own = end.dropna(subset=["spent", "value"]) if along.empty else along
+                points = list(
+                    zip(own["spent"].astype(float), own["value"].astype(float), strict=True)
+                )
             rows += [(arm.name, seed, start + spent, value) for spent, value in points]
     return pd.DataFrame(rows, columns=["arm", "seed", "passes", "value"])
 
@@ -114,31 +116,15 @@ def curves(run_data: RunData, metric: str, cost: str = _PASSES) -> pd.DataFrame:
 def over_seeds(data: pd.DataFrame) -> pd.DataFrame:
     """Average curves over seeds; each seed holds its last value until its next.
 
-    Columns: arm, passes, mean, se, seeds.
-
     A point is drawn from where every seed that has any value has one, so that the mean never
-    changes its seeds on the way.
+    changes its seeds on the way. Columns: arm, passes, mean, se, seeds.
     """
     whole = []
     for arm, own in data.groupby("arm", sort=False):
         wide = own.pivot_table(index="passes", columns="seed", values="value", aggfunc="last")
         held = wide.sort_index().ffill().dropna().reset_index().melt("passes")
         whole.append(means(held.assign(arm=arm), ["arm", "passes"]))
-    empty = pd.DataFrame(columns=["arm", "passes", "mean", "se", "seeds"])
-    return pd.concat(whole, ignore_index=True) if whole else empty
-
-
-def _along(
-    arm: ArmCard, seed: int, paths: pd.DataFrame, costs: pd.DataFrame | None
-) -> list[tuple[float, float]]:
-    """Cost so far (passes where None) and value at each report of the one trial of a seed."""
-    own = paths[(paths["arm"] == arm.name) & (paths["seed"] == seed)].dropna(subset=["value"])
-    if costs is None:
-        return list(zip(own["step"].astype(float), own["value"].astype(float), strict=True))
-    keys = ["trial", "step"]
-    both = own.merge(costs[[*keys, "value"]], on=keys, suffixes=("", ":spent"))
-    spent = both["value:spent"].astype(float)
-    return list(zip(spent, both["value"].astype(float), strict=True))
+    return pd.concat(whole, ignore_index=True) if whole else means(data, ["arm", "passes"])
 
 
 def _incumbents(
@@ -149,21 +135,15 @@ def _incumbents(
     own = trials[(trials["arm"] == arm.name) & (trials["seed"] == seed)].sort_values("index")
     rule = schema.selection_metric(run_data.metadata.metric)
     rivals: dict[int, float | None] = {}
-    values: dict[int, float] = {}
-    total, points = 0.0, []
-    numbers = (column(own, cost).fillna(0.0), column(own, rule.name), column(own, metric))
-    table = zip(own["index"], own["outcome"], *numbers, strict=True)
-    for index, outcome, spent, score, value in table:
-        total += spent
-        if outcome != "finished":
-            continue
-        rivals[index], values[index] = score, value
-        best = schema.best_index(rivals, rule)
-        if best is None:
-            continue
-        rivals = {best: rivals[best]}  # a trial that lost once can never win later
-        if not math.isnan(values[best]):
-            points.append((total, values[best]))
+    points, values = [], dict(zip(own["index"], column(own, metric), strict=True))
+    totals = column(own, cost).fillna(0.0).cumsum()
+    table = zip(own["index"], own["outcome"], totals, column(own, rule.name), strict=True)
+    for index, outcome, total, score in table:
+        if outcome == "finished":
+            best = schema.best_index(rivals | {index: score}, rule)
+            if best is not None:
+                rivals = {best: score if best == index else rivals[best]}  # the others have lost
+                points += [] if math.isnan(values[best]) else [(total, values[best])]
     return points
 
 
@@ -172,25 +152,23 @@ def trials(run_data: RunData, metric: str = "") -> Drawing | Note:
     metadata = run_data.metadata
     metric = metric or metadata.metric
     title = f"{label(metric)} of each trial" if metric else "Trials"
-    columns = ["arm", "trial", "passes", "value"]
-    data = pd.DataFrame(columns=columns)
-    if not run_data.steps.empty:
-        rows = run_data.steps[run_data.steps["metric"] == metric].dropna(subset=["value"])
+    data = run_data.steps
+    if not data.empty:
+        rows = data[data["metric"] == metric].dropna(subset=["value"])
         rows = rows.sort_values(["arm", "seed", "index", "step"], kind="stable")
         each = rows.drop_duplicates("trial").sort_values(["time", "trial"], kind="stable")
         rows = rows[rows["trial"].isin(each.groupby("arm")["trial"].tail(MOST_TRIALS))]
-        data = rows.rename(columns={"step": "passes"})[columns].reset_index(drop=True)
+        data = rows.rename(columns={"step": "passes"})[["arm", "trial", "passes", "value"]]
+        data = data.reset_index(drop=True)
     if data.empty:
         return Note(title, f"No trial has reported {metric or 'anything'} yet.")
     canvas = Canvas(metadata)
     for arm, own in canvas.arms(data):
-        x: list[float | None] = []
-        y: list[float | None] = []
-        text: list[str | None] = []
-        for trial, line in own.groupby("trial", sort=False):
-            x += [*line["passes"].tolist(), None]  # a gap between two trials
-            y += [*line["value"].tolist(), None]
-            text += [*[str(trial)] * len(line), None]
+        places: dict[str, list[Any]] = {"passes": [], "value": [], "trial": []}
+        for _, line in own.groupby("trial", sort=False):
+            for name, values in places.items():
+                values += [*line[name].tolist(), None]  # a gap between two trials
+        x, y, text = places.values()
         hover = "%{text}: %{y:.4f} at %{x} passes"
         canvas.add(arm, x, y, width=1.5, size=5, hover=hover, text=text, opacity=0.75)
     canvas.counts_axis("passes", data["passes"])
@@ -203,11 +181,7 @@ def trials(run_data: RunData, metric: str = "") -> Drawing | Note:
 
 
 def schedule(run_data: RunData) -> Drawing | Note:
-    """Draw the values under which the weights of selected trials were trained, a panel per value.
-
-    A line follows the weights, through the trials that were copied. Values that are no numbers are
-    in the table only.
-    """
+    """Draw the values under which weights of selected trials were trained, a panel per value."""
     data = run_data.schedules
     if not data.empty:
         data = data[data["trial"].isin(run_data.selected["trial"])]
@@ -220,17 +194,11 @@ def schedule(run_data: RunData) -> Drawing | Note:
         own = data[data["path"] == path]
         for (arm, seed), line in own.groupby(["arm", "seed"], sort=False):
             name, passes = canvas.styles[arm].name, line["passes"].tolist()
+            passes.append(max(run_data.metadata.arm(arm).passes, passes[-1]))
             values = [float(value) for value in line["value"]]
-            canvas.add(
-                arm,
-                [*passes, max(run_data.metadata.arm(arm).passes, passes[-1])],
-                [*values, values[-1]],
-                panel=panel,
-                mode="lines",
-                width=2,
-                line={"shape": "hv"},
-                hover=f"{name}, seed {seed}: %{{y:.4g}}<br>%{{x}} passes",
-            )
+            hover = f"{name}, seed {seed}: %{{y:.4g}}<br>%{{x}} passes"
+            look: Look = {"mode": "lines", "width": 2, "line": {"shape": "hv"}, "hover": hover}
+            canvas.add(arm, passes, [*values, values[-1]], panel=panel, **look)
         canvas.counts_axis("passes", own["passes"], panel=panel)
     caption = (
         "Values under which the weights of the selected trials were trained, a line per seed, back "
@@ -255,33 +223,26 @@ def best_of_n(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Not
     for panel, arm in enumerate(arms):
         own = data[data["arm"] == arm]
         canvas.band(arm, own["n"], [own["high"], own["low"]], panel=panel)
-        canvas.add(
-            arm, own["n"], own["mean"], panel=panel, mode="lines", in_legend=False, visible=True
-        )
+        look: Look = {"mode": "lines", "in_legend": False, "visible": True}
+        canvas.add(arm, own["n"], own["mean"], panel=panel, **look)
         for row in equals[equals["against"] == arm].to_dict("records"):
             style, is_reached = styles[row["arm"]], not np.isnan(row["trials"])
-            symbol = style.symbol if is_reached else f"{style.symbol}-open"
-            canvas.add(
-                row["arm"],
-                [row["trials"] if is_reached else len(own)],
-                [row["score"]],
-                panel=panel,
-                mode="markers",
-                size=12,
-                marker={"symbol": symbol, "line": {"width": 2, "color": style.colour}},
-                name=f"{style.name}: {_count(row)}" if len(arms) == 1 else style.name,
-                hover=f"{style.name}: {_count(row)}",
-            )
+            symbol, hover = style.symbol, f"{style.name}: {_count(row)}"
+            marker: Look = {"symbol": symbol if is_reached else f"{symbol}-open"}
+            marker["line"] = {"width": 2, "color": style.colour}
+            look = {"mode": "markers", "size": 12, "marker": marker, "hover": hover}
+            look["name"] = hover if len(arms) == 1 else style.name
+            x = row["trials"] if is_reached else len(own)
+            canvas.add(row["arm"], [x], [row["score"]], panel=panel, **look)
         last = int(own["n"].max())
         ticks = {"dtick": 1} if last <= 12 else {}
         canvas.x_axis("n (trials)", panel=panel, range=[1 - last / 40, last * 1.04], **ticks)
         canvas.y_axis(label(metric, arrow=True), panel=panel)
     caption = (
         f"Lines: expected {label(metric)} of the best of n trials by {metadata.metric}, averaged "
-        "over seeds, for arms whose trials do not depend on each other; band: bootstrap interval "
-        "over trials, nominally 95 %, in simulations 85 to 95 % on the left and 67 to 78 % at the "
-        "right end. Marks: arms with one trial per seed where the line first reaches them, open "
-        "where it never does; intervals of n are over seeds, trials included."
+        "over seeds; band: bootstrap interval over trials, nominally 95 %, in simulations 85 to "
+        "95 % on the left and 67 to 78 % at the right end. Marks: arms with one trial per seed "
+        "where the line first reaches them, open where it never does; intervals are over seeds."
     )
     shown = in_focus(metadata)
     worth = "; ".join(
@@ -313,13 +274,11 @@ def expected_best(run_data: RunData, metric: str) -> pd.DataFrame:
         rule = schema.selection_metric(run_data.metadata.metric)
         own = run_data.trials[run_data.trials["arm"] == arm.name].sort_values("index")
         scored = own[own["outcome"] == "finished"]
-        scored = scored[column(scored, rule.name).notna() & column(scored, metric).notna()]
-        seeds = [
-            (column(part, rule.name).to_numpy(), column(part, metric).to_numpy())
-            for _, part in scored.groupby("seed")
-        ]
-        if not seeds:
+        scored = scored.assign(val=column(scored, rule.name), test=column(scored, metric))
+        scored = scored.dropna(subset=["val", "test"])
+        if scored.empty:
             continue
+        seeds = [(p["val"].to_numpy(), p["test"].to_numpy()) for _, p in scored.groupby("seed")]
         mean, low, high = expected_best_interval(
             seeds,
             seeding.numpy_generator(0, "reports", "best_of_n", arm.name),
@@ -336,11 +295,8 @@ def equivalents(run_data: RunData, metric: str, data: pd.DataFrame) -> pd.DataFr
     """Return how many trials of each selecting arm match each arm with one trial per seed.
 
     Arms that follow a selecting one are left out: what they cost holds all of its trials. `data`
-    is that of `expected_best`.
-
-    Columns arm, score, own_passes (leaders included), against, trials (NaN when never reached),
-    passes (of that many trials), says ("at most 1", "5", "more than 8"), interval ("95 % interval 2
-    to 9", empty below three replicates).
+    is that of `expected_best`. Columns: arm, score, own_passes (leaders included), against, trials
+    (NaN when never reached), passes (of that many trials), says, interval.
     """
     rows, metadata = [], run_data.metadata
     several = {arm.name for arm in metadata.arms if arm.trials_per_seed > 1}

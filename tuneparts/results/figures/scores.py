@@ -1,5 +1,6 @@
 """Figures of final scores: by arm, by setting, at equal size, and over several runs."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -8,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from tuneparts.core import schema
-from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note, bounds, means
+from tuneparts.results.figures import drawing
+from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note, means
 from tuneparts.results.figures.style import COLOURS
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import column
@@ -21,33 +23,31 @@ _SIZE = re.compile(r"(_(alpha|bits|delta|cutoff|exposure))?_m?\d+(_\d+)?$")
 
 def scores(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
     """Draw a metric of every arm: mean over seeds with Student's interval, seeds as faint marks."""
-    title = f"{label(metric).capitalize()} by arm"
+    title, known = f"{label(metric).capitalize()} by arm", schema.lookup(metric)
+    seeds = {
+        str(arm): column(own, metric).dropna().tolist()
+        for arm, own in run_data.selected.groupby("arm")
+    }
     rows = []
-    for arm in run_data.metadata.arms:
-        if values := _seeds(run_data, arm.name, metric):
-            found = estimate(values).interval() if len(values) >= FEWEST else None
-            ends = (float("nan"), float("nan"))
-            if found is not None:
-                ends = schema.lookup(metric).bounded(found.low, found.high)
-            rows.append((arm.name, estimate(values).mean, *ends, len(values)))
+    for arm in (arm.name for arm in run_data.metadata.arms if seeds.get(arm.name)):
+        found = estimate(seeds[arm]).interval() if len(seeds[arm]) >= FEWEST else None
+        ends = (math.nan, math.nan) if found is None else known.bounded(found.low, found.high)
+        rows.append((arm, estimate(seeds[arm]).mean, *ends, len(seeds[arm])))
     data = pd.DataFrame(rows, columns=["arm", "mean", "low", "high", "seeds"])
     if data.empty:
         return Note(title, f"No selected trial has reported {metric} yet.")
-    is_up = schema.lookup(metric).direction is schema.Direction.UP
-    least, most = bounds(metric)
     canvas, seen = Canvas(run_data.metadata), list[float]()
+    is_up = known.direction is schema.Direction.UP
     for row in data.sort_values("mean", ascending=is_up, kind="stable").to_dict("records"):
-        seeds, mean = _seeds(run_data, row["arm"], metric), row["mean"]
-        seen += seeds
-        ends = min(row["high"], most) - mean, mean - max(row["low"], least)
-        _marks(canvas, row["arm"], seeds, mean, (0, 0) if pd.isna(row["low"]) else ends)
+        ends = row["high"] - row["mean"], row["mean"] - row["low"]
+        seen += seeds[row["arm"]]
+        ends = (0, 0) if pd.isna(row["low"]) else ends
+        _marks(canvas, row["arm"], seeds[row["arm"]], row["mean"], ends)
     # Two seeds may have an interval that is wider than all scores together; it leaves the axis,
     # and the marks stay apart.
-    reach = max(seen) - min(seen)
-    near = (min(seen) - reach, max(seen) + reach)
+    low, high, reach = min(seen), max(seen), max(seen) - min(seen)
     if reach > 0:
-        limits = [*data["low"].dropna(), *data["high"].dropna()]
-        seen += [min(max(end, near[0]), near[1]) for end in limits]
+        seen += [*data[["low", "high"]].stack().dropna().clip(low - reach, high + reach)]
     canvas.figure.update_layout(height=26 * len(data) + 90)
     canvas.bounded_axis(label(metric, arrow=True), metric, seen)
     canvas.y_axis(type="category")
@@ -57,11 +57,6 @@ def scores(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
         "Arms share seeds, so overlapping intervals do not mean equal arms."
     )
     return Drawing(title, canvas.figure, caption, data)
-
-
-def _seeds(run_data: RunData, arm: str, metric: str) -> list[float]:
-    own = run_data.selected[run_data.selected["arm"] == arm]
-    return [float(value) for value in column(own, metric).dropna()]
 
 
 def _marks(
@@ -88,12 +83,9 @@ def _marks(
 
 def calibration(run_data: RunData) -> Drawing | Note:
     """Draw calibration error, likelihood and Brier score: seeds, mean and one standard error."""
-    title = "Calibration"
-    parts = [
-        run_data.selected[["arm", "seed"]].assign(metric=m, value=column(run_data.selected, m))
-        for m in CALIBRATION_METRICS
-    ]
-    data = pd.concat(parts, ignore_index=True).dropna(subset=["value"])
+    title, chosen = "Calibration", run_data.selected
+    scored = chosen.assign(**{metric: column(chosen, metric) for metric in CALIBRATION_METRICS})
+    data = scored.melt(["arm", "seed"], CALIBRATION_METRICS, var_name="metric").dropna()
     if data.empty:
         return Note(title, f"No selected trial has reported {', '.join(CALIBRATION_METRICS)}.")
     shown = [metric for metric in CALIBRATION_METRICS if metric in set(data["metric"])]
@@ -124,17 +116,14 @@ def sweep(run_data: RunData, setting: str, metric: str = "test/accuracy") -> Dra
     if trials.empty:
         return Note(title, f"No finished trial has both {setting} and {metric}.")
     data = means(trials, ["arm", setting], metric).rename(columns={"seeds": "trials"})
-    canvas = Canvas(run_data.metadata)
-    canvas.lines(data, x=setting)
     is_number = pd.api.types.is_numeric_dtype(data[setting])
-    canvas.x_axis(escape(_name(setting), quote=False), type="linear" if is_number else "category")
-    canvas.y_axis(label(metric, arrow=True))
     caption = (
-        f"{label(metric).capitalize()} ({schema.lookup(metric).meaning}) of the finished trials at "
-        f"each value of {_name(setting)}: mean and one standard error, without error where a value "
-        "has one trial."
+        f"{drawing.spelled(metric)} of the finished trials at each value of {_name(setting)}: mean "
+        "and one standard error, without error where a value has one trial."
     )
-    return Drawing(title, canvas.figure, caption, data)
+    look: Look = {"x": setting, "type": "linear" if is_number else "category"}
+    look |= {"x_title": escape(_name(setting), quote=False), "y_title": label(metric, arrow=True)}
+    return drawing.line_chart(run_data.metadata, title, data, caption, **look)
 
 
 def heat_map(
@@ -149,22 +138,19 @@ def heat_map(
         return Note(title, f"No finished trial has {across}, {up} and {metric}.")
     data = trials.groupby([across, up])[metric].agg(["mean", "count"]).reset_index()
     grid = data.pivot_table(index=up, columns=across, values="mean")
-    canvas = Canvas(run_data.metadata)
-    canvas.figure.add_heatmap(
-        x=[_tick(value) for value in grid.columns],
-        y=[_tick(value) for value in grid.index],
-        z=grid.to_numpy().tolist(),
-        colorscale="Cividis",
-        reversescale=schema.lookup(metric).direction is schema.Direction.DOWN,
-        texttemplate=f"%{{z:.{min(schema.lookup(metric).decimals, 3)}f}}",
+    canvas, known = Canvas(run_data.metadata), schema.lookup(metric)
+    canvas.heat_map(
+        grid.rename(index=_tick, columns=_tick),
+        reversescale=known.direction is schema.Direction.DOWN,
+        texttemplate=f"%{{z:.{min(known.decimals, 3)}f}}",
         hoverongaps=False,
         colorbar={"title": {"text": label(metric)}, "thickness": 14},
     )
     canvas.x_axis(escape(_name(across), quote=False), type="category")
     canvas.y_axis(escape(_name(up), quote=False), type="category")
     caption = (
-        f"{label(metric).capitalize()} ({schema.lookup(metric).meaning}): mean of the finished "
-        f"trials at each pair of {_name(across)} and {_name(up)}."
+        f"{drawing.spelled(metric)}: mean of the finished trials at each pair of {_name(across)} "
+        f"and {_name(up)}."
     )
     return Drawing(title, canvas.figure, caption, data)
 
@@ -177,16 +163,15 @@ def _finished(run_data: RunData, names: list[str]) -> pd.DataFrame:
     trials = trials.dropna(subset=names)
     for name in names:
         numbers = column(trials, name)
-        if numbers.notna().all():
-            trials[name] = numbers
-        else:
-            trials[name] = [_listed(v) if isinstance(v, list) else v for v in trials[name]]
+        trials[name] = numbers if numbers.notna().all() else trials[name].map(_listed)
     return trials
 
 
-def _listed(values: list[object]) -> str:
+def _listed(value: object) -> object:
     """Return a list as a label; two significant digits are enough for shares."""
-    return ", ".join(f"{v:.2g}" if isinstance(v, float) else str(v) for v in values)
+    if not isinstance(value, list):
+        return value
+    return ", ".join(f"{v:.2g}" if isinstance(v, float) else str(v) for v in value)
 
 
 def _tick(value: object) -> str:
@@ -202,28 +187,22 @@ def tasks(runs: Mapping[str | float, RunData], setting: str, metric: str) -> Dra
 
     The key of a run is the value of `setting` that tells it from the others.
     """
-    rows = [
-        (row["arm"], value, row[metric], row[f"{metric}:se"])
-        for value, run_data in runs.items()
-        for row in run_data.summary.to_dict("records")
-        if pd.notna(row.get(metric))
-    ]
-    data = pd.DataFrame(rows, columns=["arm", setting, "mean", "se"])
+    parts = [run.summary.assign(**{setting: value}) for value, run in runs.items()]
+    data = pd.concat([part for part in parts if metric in part], ignore_index=True)
+    data = data.rename(columns={metric: "mean", f"{metric}:se": "se"}).dropna(subset=["mean"])
+    data = data[["arm", setting, "mean", "se"]]
     is_number = all(isinstance(value, int | float) for value in runs)
     if is_number:
         data = data.sort_values(setting, kind="stable")
-    canvas = Canvas(next(iter(runs.values())).metadata)
-    canvas.lines(data, x=setting)
-    if is_number:
-        canvas.counts_axis(escape(setting, quote=False), data[setting])
-    else:
-        canvas.x_axis(escape(setting, quote=False), type="category")
-    canvas.y_axis(label(metric, arrow=True))
     caption = (
         f"{label(metric).capitalize()} of the trial selected by validation: mean and one standard "
         "error over seeds, a run at each place."
     )
-    return Drawing(f"{label(metric).capitalize()} against {setting}", canvas.figure, caption, data)
+    title = f"{label(metric).capitalize()} against {setting}"
+    metadata = next(iter(runs.values())).metadata
+    look: Look = {"x": setting, "is_count": is_number, "type": "category"}
+    look |= {"x_title": escape(setting, quote=False), "y_title": label(metric, arrow=True)}
+    return drawing.line_chart(metadata, title, data, caption, **look)
 
 
 def matched(
@@ -235,29 +214,25 @@ def matched(
     families are compared where the first has an arm: the other's score at that size is
     interpolated on its own curve of the same seed. Nothing is extrapolated.
     """
-    title = f"{label(metric).capitalize()} at equal {label(size)}"
-    trials = run_data.selected
+    title, trials = f"{label(metric).capitalize()} at equal {label(size)}", run_data.selected
     if size not in trials or metric not in trials:
         return Note(title, f"No finished trial has both {size} and {metric}.")
-    points = trials[["arm", "seed"]].assign(family=trials["arm"].map(family))
+    points = trials[["arm", "seed"]].assign(family=trials["arm"].map(_family))
     points = points.assign(size=column(trials, size), score=column(trials, metric)).dropna()
-    first = family(run_data.metadata.arms[0].name)
+    first = _family(run_data.metadata.arms[0].name)
     data = gains(points, first)
     if data.empty:
         return Note(title, f"No other family of arms has sizes around those of {first}.")
     canvas = Canvas(run_data.metadata)
     for number, (name, own) in enumerate(data.groupby("family", sort=False)):
+        up, down = own["high"] - own["gain"], own["gain"] - own["low"]
         canvas.figure.add_scatter(
             x=own["at"].tolist(),
             y=own["gain"].tolist(),
             name=escape(str(name), quote=False),
             mode="markers",
             marker={"color": COLOURS[number % len(COLOURS)], "size": 8},
-            error_y={
-                "type": "data",
-                "array": (own["high"] - own["gain"]).tolist(),
-                "arrayminus": (own["gain"] - own["low"]).tolist(),
-            },
+            error_y={"type": "data", "array": up.tolist(), "arrayminus": down.tolist()},
         )
     canvas.figure.add_hline(y=0, line_width=1)
     canvas.x_axis(label(size))
@@ -270,11 +245,11 @@ def matched(
     return Drawing(title, canvas.figure, caption, data)
 
 
-def family(arm: str) -> str:
+def _family(arm: str) -> str:
     """Name an arm without its size.
 
     Example:
-        >>> [family(arm) for arm in ("pwfn_learnt_alpha_m3", "once_kmeans_16", "nearest_bits_4")]
+        >>> [_family(arm) for arm in ("pwfn_learnt_alpha_m3", "once_kmeans_16", "nearest_bits_4")]
         ['pwfn_learnt', 'once_kmeans', 'nearest']
     """
     return _SIZE.sub("", arm)
@@ -287,22 +262,17 @@ def gains(points: pd.DataFrame, first: str) -> pd.DataFrame:
     family and arm: family, mean size and gain, its interval, and the seeds compared, two at least.
     """
     rows = []
-    own = points[points["family"] == first]
     for other in (name for name in points["family"].unique() if name != first):
-        curves = {
-            seed: curve.sort_values("size")
-            for seed, curve in points[points["family"] == other].groupby("seed")
-        }
-        for _, arm in own.groupby("arm", sort=False):
+        curves = dict(list(points[points["family"] == other].sort_values("size").groupby("seed")))
+        for _, arm in points[points["family"] == first].groupby("arm", sort=False):
             found: list[tuple[float, float]] = []
-            for seed, own_size, score in zip(arm["seed"], arm["size"], arm["score"], strict=True):
+            for seed, size, score in zip(arm["seed"], arm["size"], arm["score"], strict=True):
                 curve = curves.get(seed)
-                if curve is None or not curve["size"].min() <= own_size <= curve["size"].max():
-                    continue
-                there = float(np.interp(own_size, curve["size"], curve["score"]))
-                found.append((float(own_size), float(score) - there))
+                if curve is not None and curve["size"].min() <= size <= curve["size"].max():
+                    there = np.interp(size, curve["size"], curve["score"])
+                    found.append((float(size), float(score - there)))
             interval = estimate([gain for _, gain in found]).interval()
             if interval is not None:
-                size, gain = np.mean(found, axis=0)
-                rows.append((other, size, gain, interval.low, interval.high, len(found)))
+                means = np.mean(found, axis=0)
+                rows.append((other, *means, interval.low, interval.high, len(found)))
     return pd.DataFrame(rows, columns=["family", "at", "gain", "low", "high", "seeds"])

@@ -52,38 +52,36 @@ def parallel(run_data: RunData, metric: str = "") -> Drawing | Note:
         _add_parallel(canvas, data[data["arm"] == arm], metric, panel)
     caption = (
         "A line per finished trial through the values that it drew, coloured by fifths of the "
-        f"trials of an arm by {label(metric)}; each axis goes from the lowest to the highest of "
-        "them, in the logarithm where the space has it. A line without a dot on an axis passes by "
-        "a dimension that its trial did not have."
+        f"trials of an arm by {label(metric)}. A line without a dot on an axis passes by a "
+        "dimension that its trial did not have."
     )
     return Drawing(title, canvas.figure, caption, data, min_width=560)
 
 
 def _add_parallel(canvas: Canvas, own: pd.DataFrame, metric: str, panel: int) -> None:
-    names, heights = _ordered(own), dict[tuple[str, str], float]()
+    names, where = _ordered(own), canvas.where(panel)
+    points: dict[str, list[tuple[int, float]]] = {}
+    """The places of each trial."""
+    style = {"showarrow": False, "xanchor": "left", "xshift": 3, "font": {"size": 11}, **where}
     for number, name in enumerate(names):
         rows = own[own["name"] == name]
-        spread, ends = _heights(rows)
-        heights |= {(trial, name): at for trial, at in zip(rows["trial"], spread, strict=True)}
+        heights, ends = _heights(rows)
+        for trial, height in zip(rows["trial"], heights, strict=True):
+            points.setdefault(trial, []).append((number, height))
         for at, end in ends:
-            style = {"showarrow": False, "xanchor": "left", "xshift": 3, "font": {"size": 11}}
-            text, where = escape(end, quote=False), canvas.where(panel)
-            canvas.figure.add_annotation(x=number, y=at, text=text, **style, **where)
+            text = escape(end, quote=False)
+            canvas.figure.add_annotation(x=number, y=at, text=text, **style)
     scores = own.drop_duplicates("trial").set_index("trial")["score"]
     is_up = schema.lookup(metric).direction is schema.Direction.UP
     ranked = scores.sort_values(ascending=not is_up, kind="stable").index.tolist()
     best_first = np.arange(len(ranked)) * len(_FIFTHS) // len(ranked)  # so that there is a best one
     for fifth, (words, colour, width) in enumerate(_FIFTHS):
-        x: list[float | None] = []
-        y: list[float | None] = []
-        for trial in (ranked[i] for i in np.flatnonzero(best_first == len(_FIFTHS) - 1 - fifth)):
-            has = [number for number, name in enumerate(names) if (trial, name) in heights]
-            x += [*has, None]
-            y += [*(heights[trial, names[number]] for number in has), None]
-        if x:
+        chosen = [ranked[i] for i in np.flatnonzero(best_first == len(_FIFTHS) - 1 - fifth)]
+        places = [place for trial in chosen for place in (*points[trial], (None, None))]
+        if places:
             canvas.figure.add_scatter(
-                x=x,
-                y=y,
+                x=[x for x, _ in places],
+                y=[y for _, y in places],
                 name=words,
                 legendgroup=words,
                 showlegend=words not in {trace.name for trace in canvas.figure.data},
@@ -91,14 +89,11 @@ def _add_parallel(canvas: Canvas, own: pd.DataFrame, metric: str, panel: int) ->
                 line={"color": colour, "width": width},
                 marker={"size": 4},
                 hoverinfo="skip",
-                **canvas.where(panel),
+                **where,
             )
-    canvas.x_axis(
-        panel=panel,
-        tickvals=list(range(len(names))),
-        ticktext=[escape(_short(name), quote=False) for name in names],
-        range=[-0.1, len(names) - 0.6],
-    )
+    ticks = {i: escape(_short(name), quote=False) for i, name in enumerate(names)}
+    look: Look = {"tickvals": list(ticks), "ticktext": list(ticks.values())}
+    canvas.x_axis(panel=panel, range=[-0.1, len(names) - 0.6], **look)
     canvas.y_axis(panel=panel, showticklabels=False, ticks="", range=[-0.08, 1.08])
 
 
@@ -127,19 +122,22 @@ def slices(run_data: RunData, metric: str = "") -> Drawing | Note:
     names = _ordered(data)
     shown = names[:_MAX_PANELS]
     canvas = Canvas(run_data.metadata, [escape(name, quote=False) for name in shown])
+    look: Look = {
+        "mode": "markers",
+        "size": 7,
+        "opacity": 0.8,
+        "hover": "%{text}<br>%{x}: %{y:.4f}",
+    }
     for panel, name in enumerate(shown):
         rows = data[data["name"] == name]
-        look: Look = {"panel": panel, "mode": "markers", "size": 7, "opacity": 0.8}
         for arm, own in canvas.arms(rows):
-            look |= {"text": own["trial"].tolist(), "hover": "%{text}<br>%{x}: %{y:.4f}"}
-            canvas.add(arm, own["value"], own["score"], **look)
+            text = own["trial"].tolist()
+            canvas.add(arm, own["value"], own["score"], panel=panel, text=text, **look)
         kind, words = _axis(rows), _short(name)
         hyper = schema.find(f"hyper/{words}") if re.fullmatch(r"[a-z_]+", words) else None
         words += f" ({hyper.unit})" if hyper is not None and hyper.unit else ""
-        if kind == "log":
-            canvas.x_axis(f"{words} (log scale)", panel=panel, type=kind, dtick="D2")
-        else:
-            canvas.x_axis(words, panel=panel, type=kind)
+        words, ticks = (f"{words} (log scale)", "D2") if kind == "log" else (words, None)
+        canvas.x_axis(words, panel=panel, type=kind, dtick=ticks)
         if canvas.where(panel)["col"] == 1:
             canvas.y_axis(label(metric, arrow=True), panel=panel)
     caption = f"{label(metric).capitalize()} of every finished trial against what it drew."
@@ -184,34 +182,33 @@ def importance(run_data: RunData, metric: str = "") -> Drawing | Note:
     metric = metric or run_data.metadata.metric
     title, styles = f"What matters for {label(metric)}", arm_styles(run_data.metadata)
     scored = _scored(run_data, metric)
-    found = {arm: _study(scored[scored["arm"] == arm], arm, metric) for arm in styles}
-    studies = {arm: study for arm, study in found.items() if study is not None}
-    if not studies:
-        return Note(
-            title,
-            f"No arm has {_FEWEST} finished trials with {metric}, which varies, and two "
-            "dimensions.",
-        )
     forest = optuna.importance.FanovaImportanceEvaluator(n_trees=32, seed=0)
     canvas, rows = Canvas(run_data.metadata), list[tuple[str, str, float, int]]()
-    for arm, study in studies.items():
+    for arm, style in styles.items():
+        study = _study(scored[scored["arm"] == arm], arm, metric)
+        if study is None:
+            continue
         (bars,) = optuna.visualization.plot_param_importances(study, evaluator=forest).data
-        bars.update(name=styles[arm].name, marker={"color": styles[arm].colour}, text=None)
-        bars.update(hovertemplate="%{y}: %{x:.2f}<extra></extra>", showlegend=True)
+        bars.update(name=style.name, marker={"color": style.colour}, text=None, showlegend=True)
+        bars.update(hovertemplate="%{y}: %{x:.2f}<extra></extra>")
         canvas.figure.add_trace(bars)
         shares = zip(reversed(bars.y), reversed(bars.x), strict=True)
         rows += [(arm, name, float(share), len(study.trials)) for name, share in shares]
+    if not rows:
+        why = (
+            f"No arm has {_FEWEST} finished trials with {metric}, which varies, and two dimensions."
+        )
+        return Note(title, why)
     data = pd.DataFrame(rows, columns=["arm", "dimension", "share", "trials"])
     names = data.groupby("dimension")["share"].max().sort_values().index.tolist()
-    height = max(240, 130 + 30 * len(names) * len(studies))
+    height = max(240, 130 + 30 * len(names) * data["arm"].nunique())
     canvas.figure.update_layout(barmode="group", height=height)
     canvas.x_axis("share of the variance explained", rangemode="tozero")
     canvas.y_axis(type="category", categoryorder="array", categoryarray=names)
     caption = (
         f"Share of the variance of {label(metric)} over the space that each dimension explains by "
         "itself, by a random forest fitted to all finished trials of an arm (fANOVA, Hutter et al. "
-        "2014, as Optuna computes it). Dimensions that exist under one option only are left out; "
-        "trials of an adaptive arm crowd where it looked, which affects its shares."
+        "2014). Trials of an adaptive arm crowd where it looked, which affects its shares."
     )
     return Drawing(title, canvas.figure, caption, data)
 
@@ -266,11 +263,10 @@ def pareto(run_data: RunData) -> Drawing | Note:
             _add_front(canvas, arm, own, (other, names[0]), panel)
         canvas.counts_axis(label(other, arrow=True), data[other], panel=panel)
         canvas.y_axis(label(names[0], arrow=True), panel=panel)
+    lines = ", with a line through the front of each seed" if len(names) == 2 else ""
     caption = (
         "Every finished trial by its objectives; filled where no other trial of its arm and seed "
-        "dominates it"
-        + (", with a line through the front of each seed" if len(names) == 2 else "")
-        + f". Rings: {metadata.rule.words(metadata.weighed)}, of each seed."
+        f"dominates it{lines}. Rings: {metadata.rule.words(metadata.weighed)}, of each seed."
     )
     if left_out := int((run_data.trials["outcome"] == "finished").sum()) - len(data):
         caption += f" {left_out} finished trials lack an objective and are left out."
@@ -281,23 +277,19 @@ def _add_front(
     canvas: Canvas, arm: str, own: pd.DataFrame, pair: tuple[str, str], panel: int
 ) -> None:
     """The trials of one arm, the staircase of each seed where a front is a line, and the rings."""
+    x, y = pair
     shared: Look = {"panel": panel, "visible": True}
     quiet: Look = {**shared, "in_legend": False, "hoverinfo": "skip"}
-    symbol = canvas.styles[arm].symbol
-    marks = {
-        "symbol": [symbol if on else f"{symbol}-open" for on in own["on_front"]],
-        "opacity": [1.0 if on else 0.55 for on in own["on_front"]],
-    }
+    is_on, symbol = own["on_front"], canvas.styles[arm].symbol
+    marks: Look = {"symbol": is_on.map({True: symbol, False: f"{symbol}-open"}).tolist()}
+    marks["opacity"] = is_on.map({True: 1.0, False: 0.55}).tolist()
     hover, names = "%{text}<br>%{x}, %{y:.4f}", own["trial"].tolist()
     look: Look = {"mode": "markers", "marker": marks, "text": names, "hover": hover, **shared}
-    canvas.add(arm, own[pair[0]], own[pair[1]], **look)
+    canvas.add(arm, own[x], own[y], **look)
     if canvas.num_panels == 1:
-        shape = "hv" if schema.lookup(pair[0]).direction is schema.Direction.DOWN else "vh"
+        shape = "hv" if schema.lookup(x).direction is schema.Direction.DOWN else "vh"
         line: Look = {"mode": "lines", "width": 1.5, "line": {"shape": shape}, **quiet}
-        for _, seed in own[own["on_front"]].groupby("seed"):
-            ordered = seed.sort_values(pair[0])
-            canvas.add(arm, ordered[pair[0]], ordered[pair[1]], **line)
-    rings = own[own["selected"]]
-    ring = {"symbol": "circle-open", "line": {"width": 2}}
-    look = {"mode": "markers", "size": 17, "marker": ring, **quiet}
-    canvas.add(arm, rings[pair[0]], rings[pair[1]], **look)
+        for _, seed in own[is_on].sort_values(x).groupby("seed"):
+            canvas.add(arm, seed[x], seed[y], **line)
+    rings, ring = own[own["selected"]], {"symbol": "circle-open", "line": {"width": 2}}
+    canvas.add(arm, rings[x], rings[y], mode="markers", size=17, marker=ring, **quiet)

@@ -1,9 +1,8 @@
 """How an arm is drawn, everywhere: one colour, dash and marker (after Okabe and Ito 2008).
 
-Orange and sky blue are darker than theirs: every colour stands out at least 3:1 from the white and
-from the dark page, as WCAG 2.2 asks of graphics. Black and yellow are left out because one of them
-vanishes on each background. An arm's colour follows from its name alone unless two arms of a search
-would share it, so the same arm has the same colour in every report.
+Orange and sky blue are darker than theirs, and black and yellow left out: every colour stands out
+at least 3:1 from the white and from the dark page, as WCAG 2.2 asks. An arm's colour follows from
+its name alone unless two arms of a search would share it.
 """
 
 import hashlib
@@ -61,11 +60,10 @@ def arm_styles(metadata: RunCard) -> dict[str, ArmStyle]:
 
 
 def in_focus(metadata: RunCard) -> frozenset[str]:
-    """The arms that a figure of many lines shows before anyone asks for the others.
+    """The arms that a figure of many lines shows at first: all while there are enough colours.
 
-    All of them while there are no more than colours. Otherwise those of the search's contrast and
-    its references, those with usual names, then arms that search, then the rest in their order;
-    arms that follow another come last.
+    Otherwise those of the search's contrast and its references, those with usual names, then arms
+    that search, then the rest in their order; arms that follow another come last.
     """
     order = sorted(
         metadata.arms,
@@ -83,7 +81,7 @@ def focus_note(metadata: RunCard) -> str:
     """A sentence for captions where not every arm is shown at first."""
     if len(metadata.arms) <= MOST_ARMS:
         return ""
+    num = len(metadata.arms)
     return (
-        f" {MOST_ARMS} of {len(metadata.arms)} arms are shown; a click on a name in the legend "
-        "shows or hides it."
+        f" {MOST_ARMS} of {num} arms are shown; a click on a name in the legend shows or hides it."
     )
