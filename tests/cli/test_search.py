@@ -108,7 +108,7 @@ def test_a_cluster_that_does_not_answer_leaves_nothing_behind(results: Path) -> 
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-    with pytest.raises(ClusterError, match=f"none does at `{address}`"):
+    with pytest.raises(ClusterError, match=f"`{address}`: no Ray cluster answers"):
         verb.search("rotated_digits", **ARGUMENTS | {"local": False, "address": address})
     assert [path.name for path in results.iterdir()] == ["mlflow.db"]
 

@@ -20,7 +20,7 @@ def test_an_address_where_nobody_listens_is_named() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-    refused = rf"none does at `{address}`: .* refused"
+    refused = rf"`{address}`: no Ray cluster answers there: .* refused"
     with pytest.raises(ClusterError, match=refused), cluster.joined(address):
         pass
 
@@ -54,7 +54,7 @@ def test_a_cluster_without_nodes_is_asked_and_waited_for(world, capsys, monkeypa
     monkeypatch.setattr(cluster, "nodes", lambda: next(calls))
     cluster.await_room({"arm": ONE}, limit=60.0)
     assert world["asked"] == [ONE]
-    assert "waiting 60 s at most for nodes: a trial must fit one node" in capsys.readouterr().err
+    assert "waiting 60 s at most for nodes: `" in capsys.readouterr().err
 
 
 def test_nobody_waits_where_nothing_adds_nodes(world, monkeypatch) -> None:
@@ -122,7 +122,7 @@ def test_shared_storage_is_accepted_and_left_clean(nodes, monkeypatch, tmp_path)
 def test_a_node_with_a_folder_of_its_own_is_named(nodes, monkeypatch, tmp_path) -> None:
     own = tmp_path / "own"
     monkeypatch.setattr(cluster, "_ask", asking({"id1": tmp_path, "id2": own}))
-    with pytest.raises(StorageError, match=r"but 10\.0\.0\.2 did not find .*`--storage`"):
+    with pytest.raises(StorageError, match=r"10\.0\.0\.2 did not find .*`--storage`"):
         cluster.refuse_unshared(str(tmp_path))
     assert Folder(str(tmp_path)).child("probe").names() == []
 

@@ -147,7 +147,7 @@ def test_bundles_of_a_trial_may_lie_apart_but_must_fit_together() -> None:
     nodes = [{"CPU": 3.0}, {"CPU": 3.0}]
     assert slots(trial, nodes) == 1
     assert slots(trial, nodes * 2) == 2
-    with pytest.raises(PlacementError, match=r"3 bundles .* `a` need CPU 5 .* has CPU 4"):
+    with pytest.raises(PlacementError, match=r"`a`: the 3 bundles .* need CPU 5 .* has CPU 4"):
         refuse_unplaceable({"a": trial}, [{"CPU": 2.0}, {"CPU": 2.0}])
 
 

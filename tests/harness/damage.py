@@ -127,7 +127,7 @@ def _storage(stage: Stage) -> tuple[Scene, int, float]:
     start = time.monotonic()
     code = scene.search().wait()
     said = (scene.folder / "driver.log").read_text()
-    if code != 2 or "all nodes read what trials write" not in said or "`--storage`" not in said:
+    if code != 2 or "what the driver wrote there" not in said or "`--storage`" not in said:
         raise RuntimeError(f"storage that a node does not see must be refused, but: {said[-2000:]}")
     seconds = time.monotonic() - start
     stage.cluster.nodes.remove(node)

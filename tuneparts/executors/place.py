@@ -29,11 +29,6 @@ def suited(search: Search) -> Executor:
 
     Ray is also taken for what only Ray has: GPUs, resources with names of a cluster's own,
     and learners that run parts of their work in tasks beside them.
-
-    Example:
-        >>> from tuneparts.search import load
-        >>> suited(load.load("rotated_digits", scale="smoke"))
-        'local'
     """
     needs_ray = any(
         arm.resources.gpus or arm.resources.custom or arm.config.task_bundles()
@@ -98,12 +93,7 @@ def bundles(arm: Arm) -> list[dict[str, float]]:
 
 
 def slots(trial: Sequence[Amounts], nodes: Sequence[Amounts], *, most: int = 100_000) -> int:
-    """Count the trials that fit at once, each placed on the first node with room for it.
-
-    Args:
-        trial: bundles of one trial; each lies on one node, several may lie on different ones.
-        nodes: what each node has.
-        most: where to stop counting.
+    """Count the trials that fit at once, each bundle placed on the first node with room for it.
 
     Example:
         >>> slots([{"CPU": 1, "GPU": 0.5}], [{"CPU": 8, "GPU": 1}])
@@ -118,15 +108,7 @@ def slots(trial: Sequence[Amounts], nodes: Sequence[Amounts], *, most: int = 100
 
 
 def refuse_unplaceable(needs: Mapping[str, Sequence[Amounts]], nodes: Sequence[Amounts]) -> None:
-    """Raise for an arm whose trials these nodes could never hold.
-
-    Args:
-        needs: the bundles of a trial of each arm.
-        nodes: what each node has.
-
-    Raises:
-        PlacementError: Names the arm, what it needs, and the most that there is.
-    """
+    """Raise for an arm whose trials, given by their bundles, these nodes could never hold."""
     for arm, trial in needs.items():
         for need in trial:
             if not slots([need], nodes, most=1):
@@ -135,9 +117,8 @@ def refuse_unplaceable(needs: Mapping[str, Sequence[Amounts]], nodes: Sequence[A
             total = {name: sum(n.get(name, 0.0) for n in trial) for n in trial for name in n}
             all_nodes = {name: sum(node.get(name, 0.0) for node in nodes) for name in total}
             raise PlacementError(
-                f"a trial's {len(trial)} bundles must fit the cluster together, but those of "
-                f"`{arm}` need {_text(total)} and the cluster has {_text(all_nodes)}. Add nodes, "
-                "or lower what its tasks ask for."
+                f"`{arm}`: the {len(trial)} bundles of its trial need {_text(total)} together, and "
+                f"the cluster has {_text(all_nodes)}. Add nodes, or lower what its tasks ask for."
             )
 
 
@@ -155,9 +136,9 @@ def _refuse(arm: str, need: Amounts, nodes: Sequence[Amounts]) -> None:
     together = "" if missing else ", though no node has them all together"
     names = missing or list(need)
     raise PlacementError(
-        f"a trial must fit one node, but `{arm}` needs {_text({n: need[n] for n in names})} and "
-        f"the cluster has {_text({n: most[n] for n in names})} on a node{together}. "
-        "Add a larger node, or lower the arm's resources."
+        f"`{arm}` needs {_text({n: need[n] for n in names})} and the cluster has "
+        f"{_text({n: most[n] for n in names})} on a node{together}. Add a larger node, or lower "
+        "the arm's resources."
     )
 
 

@@ -48,11 +48,7 @@ class Run:
 
     @cached_property
     def card(self) -> dict[str, Any]:
-        """What was written down at the start: search, command, commit, storage.
-
-        Raises:
-            DataMissingError: There is no readable card.
-        """
+        """What was written down at the start: search, command, commit, storage."""
         try:
             path = atomic.inside(self.folder, self.folder / "run.json")
             card: Any = json.loads(path.read_text("utf-8"))
@@ -205,8 +201,7 @@ def _new_folder(root: Path, search: "Search") -> tuple[Run, float]:
                 raise
             time.sleep(1 - now % 1 + 0.01)  # until the next second
     raise StorageError(
-        f"every run has a second of its own, but in {root.absolute()} each of the last "
-        f"{_MOST_AT_ONCE} was taken. Start fewer at once."
+        f"{root.absolute()}: no unique run folder in {_MOST_AT_ONCE} attempts, a second each."
     )
 
 
@@ -228,16 +223,9 @@ def newest_of(root: Path, search: "Search") -> Run | None:
 def named(root: Path, name: str | None, *, begun: bool = False) -> Run:
     """Find a run by its name, or the newest one when there is no name.
 
-    Args:
-        root: the results folder.
-        name: `SEARCH/TIME-DIGEST`, its second half, or a search's name for its newest run; it
-            cannot lead out of the results folder.
-        begun: take runs of which no trial ever ran by their full names only: the newest to read or
-            continue is not a start that failed.
-
-    Raises:
-        DataMissingError: There is no run at all.
-        ConfigError: No run has this name.
+    A name is `SEARCH/TIME-DIGEST`, its second half, or that of a search for its newest run; it
+    cannot lead out of the results folder. With `begun`, runs of which no trial ever ran are found
+    by their full names only: the newest to read or continue is not a start that failed.
     """
     runs = listing(root)
     if not runs and root.is_dir() and not os.access(root, os.R_OK | os.X_OK):

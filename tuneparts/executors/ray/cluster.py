@@ -49,21 +49,11 @@ def prepare(address: str | None) -> None:
 
 @contextmanager
 def joined(address: str | None, *, cpus: float | None = None) -> Iterator[None]:
-    """Be in the cluster at HOST:PORT inside the block, or in a private one without an address.
-
-    A private one ends with the block (see `private`).
+    """Be in the cluster at HOST:PORT inside the block, or in a private one that ends with it.
 
     Workers of a cluster get the driver's own code, so that it need not be in their image. A
-    driver that is itself a Ray job was sent with its code, and so are its workers.
-
-    Args:
-        address: of the cluster's head.
-        cpus: of the local one; those that this process may use when not given.
-
-    Raises:
-        ConfigError: The address is not that of a cluster's head.
-        ClusterError: Nobody answers there, or not to us.
-        SecurityError: The private one would be reached from other machines.
+    driver that is itself a Ray job was sent with its code, and so are its workers. `cpus` are those
+    of a private one; all that this process may use when not given.
     """
     prepare(address)
     with ExitStack() as around:
@@ -85,8 +75,8 @@ def _join(address: str) -> None:
     options: dict[str, Any] = {}
     if "://" in address:
         raise ConfigError(
-            f"a driver joins a cluster at HOST:PORT, but got `{address}`. Give the port of the "
-            "head node (6379 by default), or send the search there with `tuneparts submit`."
+            f"address = {address}: a driver joins a cluster at HOST:PORT of its head node (6379 by "
+            "default). Or send the search there with `tuneparts submit`."
         )
     if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
         options["runtime_env"] = {"py_modules": [str(Path(tuneparts.__file__).parent)]}
@@ -98,9 +88,8 @@ def _join(address: str) -> None:
     except (OSError, RuntimeError, RayError) as error:
         why = redact(str(error)).strip().splitlines()[0]
         raise ClusterError(
-            f"a search joins a Ray cluster that answers, but none does at `{address}`: {why}. "
-            "Check the address with `ray status` on its head node, and the token in the file that "
-            "TUNEPARTS_RAY_TOKEN_FILE names."
+            f"`{address}`: no Ray cluster answers there: {why}. Check it with `ray status` on its "
+            "head node, and the token in the file that TUNEPARTS_RAY_TOKEN_FILE names."
         ) from error
 
 
@@ -161,16 +150,9 @@ def has_autoscaler() -> bool:
 
 
 def await_room(needs: Mapping[str, Sequence[Amounts]], limit: float) -> None:
-    """Wait until every arm's trial fits the cluster.
+    """Wait so many seconds at most until every arm's trial, given by its bundles, fits the cluster.
 
     Tasks that wait for such places are what its autoscaler sees as demand.
-
-    Args:
-        needs: arm -> bundles of its trials.
-        limit: seconds to wait.
-
-    Raises:
-        PlacementError: They do not fit in time, or at once where nothing can be added.
     """
     end, has_asked = time.monotonic() + limit, False
     with ExitStack() as demand:
@@ -219,9 +201,6 @@ def refuse_unshared(storage: str) -> None:
     """Raise if a node that could run trials does not see what is written here.
 
     A trial that goes on there would find no checkpoint: it would begin anew, or fail.
-
-    Raises:
-        StorageError: Names the nodes, and what they met.
     """
     others = _other_nodes()
     if not others:
@@ -232,27 +211,12 @@ def refuse_unshared(storage: str) -> None:
         said = _ask(others, storage, key)
     finally:
         folder.delete(key)
-    refuse_blind(storage, {others[node]: why for node, why in said.items() if why is not None})
-
-
-def refuse_blind(storage: str, blind: Mapping[str, str]) -> None:
-    """Raise if there are nodes that do not see the storage.
-
-    Args:
-        storage: path or URI.
-        blind: address of each such node -> what it met.
-
-    Example:
-        >>> refuse_blind("/tmp/trials", {"10.0.0.2": "no such file"})
-        Traceback (most recent call last):
-        tuneparts.core.errors.StorageError: all nodes read what trials write, ...
-    """
+    blind = {others[node]: why for node, why in said.items() if why is not None}
     if blind:
-        first = next(iter(blind.values()))
         raise StorageError(
-            f"all nodes read what trials write, but {', '.join(sorted(blind))} did not find in "
-            f"{storage} what the driver wrote there: {first}. Name a folder that all nodes share, "
-            "or a bucket, with `--storage`."
+            f"{', '.join(sorted(blind))} did not find in {storage} what the driver wrote there: "
+            f"{next(iter(blind.values()))}. Name a folder that all nodes share, or a bucket, with "
+            "`--storage`."
         )
 
 

@@ -31,7 +31,8 @@ def surroundings() -> Iterator[Path]:
     Shut Ray down inside the block. Afterwards the environment of this process is as it was.
     """
     base = tempfile.gettempdir()
-    folder = Path(tempfile.mkdtemp(prefix="tuneparts-", dir=_short(base)))  # mode 700
+    base = base if len(base) <= _LONGEST_FOLDER else "/tmp"
+    folder = Path(tempfile.mkdtemp(prefix="tuneparts-", dir=base))  # mode 700
     token = folder / "token"
     token.touch(mode=0o600)
     token.write_text(secrets.token_hex(32), encoding="ascii")
@@ -45,10 +46,6 @@ def surroundings() -> Iterator[Path]:
             yield folder / "ray"  # a folder of its own: Ray opens it to everybody
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _short(base: str) -> str:
-    return base if len(base) <= _LONGEST_FOLDER else "/tmp"
 
 
 @contextmanager
@@ -92,14 +89,7 @@ def _loopback_in_this_process() -> Iterator[None]:
 
 
 def refuse_wide(before: set[str]) -> None:
-    """Raise if this process, or one that it started, now listens to other machines.
-
-    Args:
-        before: What `wide_doors` said before Ray was started.
-
-    Raises:
-        SecurityError: Names the addresses.
-    """
+    """Raise if this process, or one it started, listens where `wide_doors` did not say before."""
     opened = wide_doors() - before
     if opened:
         raise SecurityError(
@@ -109,10 +99,9 @@ def refuse_wide(before: set[str]) -> None:
 
 
 def wide_doors() -> set[str]:
-    """Find where this process and its descendants listen to more than this machine.
+    """Addresses, as the kernel writes them, where this process and its descendants listen widely.
 
-    Returns:
-        Addresses as the kernel writes them; none on systems without `/proc`.
+    None on systems without `/proc`.
     """
     if not Path("/proc/net/tcp").exists():
         return set()
