@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from tuneparts.core.errors import BusyError, PlacementError, StorageError
+from tuneparts.core.errors import BusyError, ConfigError, PlacementError, StorageError
 from tuneparts.executors import Place, execute, local, lock
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.halving import Asha
@@ -358,3 +358,10 @@ def test_trials_reach_observers_in_the_order_of_the_journal(everything, tmp_path
     here(everything, tmp_path, observers=[recorder])
     assert recorder.events == list(read(tmp_path / "journal.jsonl"))
     assert TrialId("again", 0, 0) in {event.trial for event in recorder.events}
+
+
+def test_a_worker_starts_no_search(null_search, null_arm, tmp_path, monkeypatch) -> None:
+    """As a script would that holds the objective of its search, and no guard."""
+    monkeypatch.setenv("TUNEPARTS_IN_WORKER", "1")
+    with pytest.raises(ConfigError, match="__main__"):
+        execute(null_search(null_arm("fixed")), folder=tmp_path)

@@ -5,6 +5,8 @@ import itertools
 import json
 import math
 import random
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -481,3 +483,37 @@ def test_the_cost_of_a_search_is_told_before(capsys: pytest.CaptureFixture[str])
     estimate.print_plan(search_of(arm), Console())
     assert "minutes on one CPU" in capsys.readouterr().out
     assert {-1 < call["x"] < 1 for call in CALLS} == {True}
+
+
+QUADRATIC = """
+import sys, tempfile
+from pathlib import Path
+import tuneparts as tp
+from tuneparts.executors import Place, execute
+
+
+def quadratic(config):
+    return (config["x"] - 0.3) ** 2
+
+
+arm = tp.Arm(
+    name="random",
+    config=tp.ObjectiveConfig(function=quadratic, reports={"val/loss": "min"}),
+    algorithm=tp.RandomSearch(num_trials=3),
+    space={"params.x": tp.Uniform(low=-1, high=1)},
+)
+search = tp.Search(
+    name="quadratic", question="Where?", scale="cpu", metric="val/loss", passes=1, seeds=(0,),
+    arms=(arm,),
+)
+if __name__ == "__main__":
+    execute(search, folder=Path(tempfile.mkdtemp()), place=Place("local", workers=1))
+    print("torch" in sys.modules, "pandas" in sys.modules, "mlflow" in sys.modules)
+"""
+
+
+def test_a_search_of_functions_never_imports_torch(tmp_path: Path) -> None:
+    (tmp_path / "quadratic.py").write_text(QUADRATIC)
+    command = [sys.executable, tmp_path / "quadratic.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.split() == ["False"] * 3

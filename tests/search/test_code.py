@@ -238,3 +238,11 @@ def test_who_wants_to_load_is_not_kept_waiting_by_those_who_train(tmp_path) -> N
 def _loads(folder: Path) -> None:
     with code.importable(folder, afresh=True):
         importlib.import_module("part_of_one")
+
+
+def test_a_thread_that_imports_meanwhile_misses_no_entry(tmp_path: Path) -> None:
+    before = list(sys.path)
+    with code.importable(tmp_path):
+        entries = iter(sys.path)
+        assert next(entries) == str(tmp_path.resolve())
+    assert list(entries) == before == sys.path

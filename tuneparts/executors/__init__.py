@@ -3,6 +3,7 @@
 `execute` is the one entry. What an executor needs (torch, Ray) is imported only when it runs.
 """
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Literal
 
 from tuneparts.core import schema
+from tuneparts.core.errors import ConfigError
 from tuneparts.executors.place import Place
+from tuneparts.executors.watchdog import IN_WORKER
 from tuneparts.search import code as search_code
 from tuneparts.search.checkpoints import Cleaner
 from tuneparts.search.code import Code
@@ -67,6 +70,11 @@ def execute(
         >>> [str(trial) for trial in Journal(folder / "journal.jsonl").trials]
         ['none/seed0/00000']
     """
+    if IN_WORKER in os.environ:
+        raise ConfigError(
+            f"{search.name}: a worker imported a script that starts a search. Write "
+            "`if __name__ == '__main__':` before the lines that start it."
+        )
     start, status = time.monotonic(), "done"
     place = (place or Place()).settled(search)
     with lock(folder), schema.using(*search.declared_metrics()):

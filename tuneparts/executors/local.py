@@ -19,6 +19,7 @@ from tuneparts.core.errors import StorageError, WorkerError
 from tuneparts.core.provenance import usable_cpus
 from tuneparts.executors.driver import Job, drive
 from tuneparts.executors.place import Place, bundle, num_trials, refuse_unplaceable, slots
+from tuneparts.executors.watchdog import IN_WORKER
 from tuneparts.executors.worker import (
     Report,
     TrialSetting,
@@ -228,6 +229,7 @@ def _serve(connection: Connection, setting: TrialSetting) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends us
     threading.Thread(target=_die_with_the_driver, daemon=True).start()
     keep_freed_memory()
+    os.environ[IN_WORKER] = "1"
     connection.send([])  # ready; whoever dies before this can run nothing
     with suppress(EOFError, BrokenPipeError):
         while True:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+IN_WORKER = "TUNEPARTS_IN_WORKER"
+"""Set in the environment of worker processes, which start no search of their own."""
 GRACE = 30.0
 """Seconds after which the worker ends even where no Python code can run any more."""
 _HOUR = 3600.0

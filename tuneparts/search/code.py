@@ -95,7 +95,7 @@ def importable(folder: Path, *, content: str = "", afresh: bool = False) -> Iter
             sys.modules.pop(name, None)
         if content not in _USES:
             _USES[content] = _Use(folder, names, set(sys.modules))
-            sys.path.insert(0, str(folder))
+            sys.path = [str(folder), *sys.path]  # a new list: other threads iterate the old one
             importlib.invalidate_caches()
         use = _USES[content]
         use.count += 1
@@ -111,7 +111,9 @@ def importable(folder: Path, *, content: str = "", afresh: bool = False) -> Iter
                     _IMPORTED[name] = use.folder
             use.count -= 1
             if not use.count:
-                sys.path.remove(str(use.folder))
+                paths = list(sys.path)
+                paths.remove(str(use.folder))
+                sys.path = paths
                 del _USES[content]
                 _CHANGED.notify_all()
 

@@ -24,6 +24,7 @@ from tuneparts.core.redaction import redact
 from tuneparts.executors.driver import Job
 from tuneparts.executors.place import Amounts, slots
 from tuneparts.executors.ray import cluster
+from tuneparts.executors.watchdog import IN_WORKER
 from tuneparts.executors.worker import Report, TrialSetting, give_back_memory, reports_of
 from tuneparts.search.code import Code
 from tuneparts.search.groups import Group
@@ -155,6 +156,7 @@ def _train(shared: list[Any], group: Group, share: Mapping[str, Any]) -> Iterato
         _settings.clear()
         _settings[shared[0]] = ray.get(shared[0])
         keep_freed_memory()
+        os.environ[IN_WORKER] = "1"
     _use_given_gpu()
     setting = _settings[shared[0]]
     try:
