@@ -18,8 +18,7 @@ _PACKAGES = ("torch", "torchvision", "ray", "mlflow", "optuna", "numpy")
 
 def commit() -> str:
     """The checkout's commit (with `-dirty` when files differ), or the installed version."""
-    given = os.environ.get("TUNEPARTS_COMMIT")
-    if given:
+    if given := os.environ.get("TUNEPARTS_COMMIT"):
         return given
     root = Path(tuneparts.__file__).parent.parent
     found = repository(root) if (root / ".git").exists() else None
@@ -62,16 +61,11 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def facts() -> dict[str, Any]:
-    """Packages and repository, for the card of a run."""
-    return {"packages": list(packages()), "repository": repository(Path.cwd())}
-
-
 @functools.cache
-def packages() -> tuple[str, ...]:
+def packages() -> list[str]:
     """All installed packages as `name==version`, sorted: what `pip freeze` lists."""
     named = ((one.metadata["Name"], one.version) for one in metadata.distributions())
-    return tuple(sorted({f"{name}=={version}" for name, version in named if name}, key=str.lower))
+    return sorted({f"{name}=={version}" for name, version in named if name}, key=str.lower)
 
 
 def repository(folder: Path) -> dict[str, Any] | None:
