@@ -21,10 +21,9 @@ def commit() -> str:
     if given := os.environ.get("TUNEPARTS_COMMIT"):
         return given
     root = Path(tuneparts.__file__).parent.parent
-    found = repository(root) if (root / ".git").exists() else None
-    if found is None:
-        return f"v{tuneparts.__version__}"
-    return f"{found['commit']}{'-dirty' if found['dirty'] else ''}"
+    if (root / ".git").exists() and (found := repository(root)) is not None:
+        return f"{found['commit']}{'-dirty' if found['dirty'] else ''}"
+    return f"v{tuneparts.__version__}"
 
 
 def user() -> str:

@@ -215,12 +215,9 @@ def using(*metrics: Metric) -> Iterator[None]:
 
 def _refuse_another(known: Metric, metric: Metric) -> None:
     if known != metric:
-        one, other = (
-            f"({m.direction.value}; {m.unit}; {m.decimals} decimals; {m.meaning})"
-            for m in (known, metric)
+        raise ConfigError(
+            f"{known} is declared as {metric} too: `{metric.name}` is one thing only."
         )
-        law = "but is declared in one way only. Choose another name."
-        raise ConfigError(f"metric `{metric.name}` is {one} and also {other}, {law}")
 
 
 def find(name: str) -> Metric | None:
@@ -232,10 +229,9 @@ def find(name: str) -> Metric | None:
 
 def lookup(name: str) -> Metric:
     """The metric behind a reported name; an unknown one is refused."""
-    metric = find(name)
-    if metric is None:
-        raise UnknownNameError("metric", name, METRICS)
-    return metric
+    if metric := find(name):
+        return metric
+    raise UnknownNameError("metric", name, METRICS)
 
 
 def selection_metric(name: str) -> Metric:

@@ -45,8 +45,7 @@ def torch_generator(
 def alone(devices: "Sequence[torch.device]" = ()) -> Iterator[None]:
     """Have torch's global generators, those of GPUs `devices` too, to oneself; restored after.
 
-    Other threads that come here wait: two that draw in turn would get numbers that depend on who
-    was faster.
+    Other threads wait: numbers of two that draw in turn would depend on which was faster.
     """
     import torch
 
