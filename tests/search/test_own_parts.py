@@ -180,7 +180,7 @@ def test_an_unknown_dimension_lists_the_known_ones(null_arm) -> None:
 
 
 def test_what_a_class_forgets_is_said_at_once() -> None:
-    with pytest.raises(ConfigError, match="`is_adaptive` of Undecided: .*True or False"):
+    with pytest.raises(ConfigError, match=r"`is_adaptive` of Undecided: .*True or False"):
 
         class Undecided(Algorithm):
             pass

@@ -184,11 +184,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*/[A-Za-z0-9_]+(\.\*|\.[A-Za-z0-9_]+)?")
 
 
 def declare(*metrics: Metric) -> None:
-    """Add metrics to the list of this process; the newest declaration of a name counts.
-
-    Two searches of one process may give one name two meanings: `using` brings those of the search
-    at hand to the front.
-    """
+    """Add metrics to the list of this process; of a name the newest counts, unless `using`."""
     for metric in metrics:
         if not _NAME.fullmatch(metric.name):
             raise ConfigError(f"metric `{metric.name}`: a name reads `family/quantity`.")

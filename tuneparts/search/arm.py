@@ -219,8 +219,7 @@ class Arm(Config):
                 return values
         raise ConfigError(
             f"`{self.constraint}` of `{self.name}`: it allows none of {most:,} draws from the "
-            "space. Narrow the space to where it allows some, or mend the constraint; a number "
-            "that it returns is at most 0 where a config is allowed."
+            "space. Narrow the space; a number that it returns is at most 0 where it allows."
         )
 
     def allows(self, values: Mapping[str, Value]) -> bool:

@@ -49,11 +49,7 @@ def check(search: Search) -> None:
 
 
 def check_data(search: Search, task: Task | None, variants: Mapping[str, Task]) -> None:
-    """Ask every method whether it can run here, and learn from data that was loaded.
-
-    `task` is None where executors are yet to load it. Scores on different examples of the
-    `variants`, those of the first draw, do not compare.
-    """
+    """Ask every method whether it can run here, and learn from data if it was loaded."""
     for arm in search.arms:
         arm.config.check(copies_state=arm.algorithm.replaces_failed)
         if task is not None and arm.config.needs_data:

@@ -241,10 +241,7 @@ def neighbours(path: Path) -> list[Path]:
 
 
 def _sources(part: "BaseModel") -> list[Path]:
-    """The files and package folders of all that a search, or an arm, names by import path.
-
-    Without what is installed, or lies beside this package: that is found wherever this package is.
-    """
+    """The files and packages that are named by import path, but for those found where we are."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     homes = [Path(sysconfig.get_path(name)).resolve() for name in names]
     beside = Path(tuneparts.__file__).resolve().parent.parent

@@ -220,11 +220,7 @@ def _apply(tree: dict[str, Any], owner: str, path: str, value: Any) -> None:
 
 
 def _module(path: Path) -> Any:
-    """Import a search file under its own name, by which workers import what it defines.
-
-    It has another name where it would hide a module. A script may have imported the file itself;
-    then it is imported anew, for it may have changed.
-    """
+    """Import a search file anew under its own name, or another where it would hide a module."""
     name = path.stem
     file = getattr(sys.modules.get(name), "__file__", None)
     if file is None or Path(file).resolve() != path.resolve():

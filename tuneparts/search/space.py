@@ -460,10 +460,7 @@ class Choice(Dimension):
         return [self, *(part for dim in _dimensions(self._options()) for part in dim.parts())]
 
     def option_of(self, value: Value) -> int | None:
-        """Number of the first option that a value can be of; None if it is of none.
-
-        A part of a config may have more fields than the option names: those of its defaults.
-        """
+        """Number of the first option that a value, which may have more fields, can be of."""
         value = plain(value)
         return next((i for i, one in enumerate(self._options()) if _fits(one, value)), None)
 
@@ -521,11 +518,7 @@ def _same(a: Any, b: Any) -> bool:
 def _mapped(
     tree: Any, change: Callable[[Dimension, str, Any], Any], name: str = "", at: Any = None
 ) -> Any:
-    """A tree of mappings and tuples, with something else in the place of each dimension.
-
-    `change` makes it from the dimension, its path below `name`, and what `at`, a value of the
-    tree's form, has there.
-    """
+    """A tree with `change(dimension, its path below name, what at has there)` for dimensions."""
     if isinstance(tree, Dimension):
         return change(tree, name, at)
     if not isinstance(tree, Mapping | tuple):

@@ -133,10 +133,8 @@ class Search(Config):
         if objectives and len(set(objectives)) < max(2, len(objectives)):
             raise ValueError(f"`objectives` = {list(objectives)}: two or more different metrics")
         if objectives and objectives[0] != self.metric:
-            raise ValueError(
-                f"`metric` = {self.metric}: the first objective is the selection metric, and that "
-                f"is {objectives[0]}; leave `metric` out"
-            )
+            words = f"the first objective is the selection metric, not `{self.metric}`"
+            raise ValueError(f"`objectives` = {list(objectives)}: {words}")
         for name in objectives:
             objective_metric(name)
         selection_metric(self.metric)
@@ -158,8 +156,9 @@ class Search(Config):
         metric, data, needs_data = self.metric, self.data, arm.config.needs_data
         if data is None and (needs_data or arm.has_variants):
             raise ValueError(f"`{arm.name}` learns from data, so the search needs `data`")
-        for changes in arm.data_variants() if data is not None else ():
-            data.replaced(changes)
+        for changes in arm.data_variants():
+            if data is not None:
+                data.replaced(changes)
         is_held_out = data is not None and data.num_val > 0
         is_held_out &= getattr(arm.config, "train_on", "train") == "train"
         is_own_score = metric.startswith("val/") and metric in schema.BUILT_IN
@@ -207,10 +206,8 @@ class Search(Config):
             raise ValueError(f"`{arm.name}` follows: seeds {alone} are not among the leader's")
         is_same = type(leader.config) is type(arm.config)
         if arm.adopts != "hypers" and not (leader.space and is_same):
-            raise ValueError(
-                f"`{arm.name}` adopts what `{leader.name}` drew: that needs a space and the same "
-                "method"
-            )
+            words = f"adopts what `{leader.name}` drew: that needs a space and the same method"
+            raise ValueError(f"`{arm.name}` {words}")
 
     def _check_contrast(self, names: Sequence[str]) -> None:
         compare = self.compare
@@ -240,11 +237,7 @@ class Search(Config):
 
     @property
     def draws_data(self) -> bool:
-        """Whether each replicate has data of its own.
-
-        Then an interval over replicates is about the method and not about one split of one data set
-        (Bouthillier et al. 2021).
-        """
+        """Whether each replicate has data of its own, as advised by Bouthillier et al. (2021)."""
         return self.data is not None and self.data.seed is None
 
     def data_draws(self) -> list[int | None]:

@@ -208,7 +208,8 @@ class AlgorithmContract:
         """What is expected is at most the most, and that is never exceeded."""
         cost = self.arm.cost
         assert 0 < cost.expected <= cost.most
-        for score in (*self.scores, partial(_score, "rising"), partial(_score, "falling")):
+        ordered: list[Score] = [partial(_score, "rising"), partial(_score, "falling")]
+        for score in [*self.scores, *ordered]:
             assert sum(one.until - one.start for one in _run(self.batches(score))) <= cost.most
 
     def test_more_trials_leave_the_first_ones_alone(self) -> None:

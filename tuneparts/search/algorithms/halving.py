@@ -234,10 +234,8 @@ def judged(
 ) -> Proposals:
     """Run trials from level to level, as far as they pass; one that does not is stopped.
 
-    At each level trials are judged in their order, each as soon as those before it have been, and
-    there is no barrier. With free timing they are judged in the order in which they arrive. A trial
-    without a finite score does not pass, and judges do not see it. There is a judge for each level
-    but the last, which is the budget.
+    At each level but the last trials are judged in their order, each as soon as those before it
+    have been; with free timing in the order in which they arrive. Judges see finite scores only.
     """
     sign = 1.0 if metric.better(1.0, 0.0) else -1.0
     whole = {one.trial: one for one in trials}
@@ -278,8 +276,7 @@ def judged(
 class Rung:
     """Judges the trials that arrive at a rung, one after the other (Li et al. 2020).
 
-    A trial passes when its reward is not below the (1 - 1/r) quantile, linearly interpolated, of
-    those before it; the first always does.
+    The first passes, and others not below the (1 - 1/r) quantile, interpolated, of those before.
     """
 
     def __init__(self, reduction: int) -> None:

@@ -242,8 +242,7 @@ class Pruned(Timed):
 class _Point:
     """Judges the trials that arrive at one number of passes, by a pruner and a study of its own.
 
-    `steps` are the passes of the points up to this one, and `last` has, by index, a trial as it was
-    when it was last judged, at whichever point.
+    `steps` are the points up to this one; `last` has trials by index as they were last judged.
     """
 
     def __init__(
