@@ -182,7 +182,7 @@ def test_unknown_rules_and_objectives_list_the_known_ones(null_search) -> None:
 
 
 def test_a_sampler_for_one_objective_is_refused_before_anything_runs(null_search) -> None:
-    with pytest.raises(ConfigError, match="the algorithm of `a` weighs the objectives"):
+    with pytest.raises(ConfigError, match="the algorithm of `a` weighs several objectives"):
         check(searched(null_search, Optuna(sampler="cmaes", num_trials=4)))
     check(searched(null_search, Optuna(sampler="nsgaii", num_trials=4)))
 

@@ -6,9 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.search.test_algorithms import ACCURACY, NLL, batches, index
-from tuneparts.search.algorithms.halving import Asha, Rung, rungs
+from tuneparts.search.algorithms.halving import Asha, Rung
 from tuneparts.search.algorithms.pbt import exploit
+from tuneparts.search.arm import Arm
 from tuneparts.search.space import Uniform
+from tuneparts.testing.null import NullConfig
 
 
 def promoted(scores: list[float], reduction: int, *, up: bool) -> list[bool]:
@@ -25,9 +27,16 @@ def smaller(a: float, b: float) -> bool:
     return a < b
 
 
-def test_rungs_grow_by_the_reduction_and_end_at_the_budget() -> None:
-    assert rungs(10, 4, 400) == [10, 40, 160, 400]
-    assert rungs(400, 4, 400) == [400]
+@pytest.mark.parametrize(("first", "expected"), [(10, [10, 40, 160, 400]), (400, [400])])
+def test_rungs_grow_by_the_reduction_and_end_at_the_budget(first, expected) -> None:
+    arm = Arm(
+        name="a",
+        config=NullConfig(passes=400, interval=10),
+        algorithm=Asha(num_trials=2, min_passes=first, reduction=4),
+        space={"x": Uniform(low=0, high=1)},
+    )
+    found = {one.until for batch in batches(arm, lambda _: 0.5) for one in batch.run}
+    assert sorted(found) == expected
 
 
 @settings(deadline=None, max_examples=60)

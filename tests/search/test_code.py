@@ -71,7 +71,7 @@ def test_a_search_of_our_own_methods_brings_nothing(tmp_path) -> None:
 
 def test_code_that_is_too_large_is_refused(beside, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(code, "MOST_BYTES", 100)
-    with pytest.raises(ConfigError, match=r"at most 100 bytes, but .*pack.*Move data out"):
+    with pytest.raises(ConfigError, match=r"pack.*at most 100\. Move data out"):
         code.keep(load.load(str(beside)), tmp_path / "code")
     assert not (tmp_path / "code").exists()
 
@@ -79,9 +79,7 @@ def test_code_that_is_too_large_is_refused(beside, tmp_path, monkeypatch) -> Non
 def test_a_file_with_the_name_of_another_module_cannot_define_a_method(tmp_path) -> None:
     path = tmp_path / "json.py"
     path.write_text(MINE + SEARCH)
-    with pytest.raises(
-        ConfigError, match=r"`tuneparts_search_json:Mine` cannot.*whose name no other module has"
-    ):
+    with pytest.raises(ConfigError, match=r"`tuneparts_search_json:Mine` cannot.*no other module"):
         load.load(str(path))
 
 

@@ -116,9 +116,8 @@ def test_a_follower_adopts_what_its_leader_drew_and_trains_under_a_fresh_seed(
     found = records(tmp_path / "journal.jsonl")
     own = found[TrialId("again", 0, 0)].config["optimiser"]["lr"]
     assert own in [found[TrialId("random", 0, i)].config["optimiser"]["lr"] for i in (0, 1)]
-    seeds = search.arm_seeds(again)
-    assert seeds.init(0) == seeding.derive(0, "fresh", "again") != 0
-    assert seeds.data(0) == 0
+    context = TrialSetting.of(search, str(tmp_path)).context(TrialId("again", 0, 0), {})
+    assert context.seed == seeding.derive(0, "fresh", "again") != 0
 
 
 def test_only_what_was_drawn_can_be_adopted() -> None:

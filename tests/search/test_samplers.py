@@ -110,7 +110,7 @@ class TestOptunaOwn(AlgorithmContract):
             {"sampler": "gp", "options": {"n_startup": 3}},
             r"the sampler `gp` says: .* unexpected keyword argument 'n_startup'",
         ),
-        ({"sampler": "tpe", "options": {"seed": 3}}, "the seed of `tpe` is that of its replicate"),
+        ({"sampler": "tpe", "options": {"seed": 3}}, "`tpe` has the seed of its replicate"),
         ({"sampler": f"{__name__}:NOT_A_MAKER"}, "NOT_A_MAKER` says: 3 is not a callable"),
         ({"sampler": "qmc", "options": {"qmc_type": "sobbol"}}, "the sampler `qmc` says: .*sobbol"),
         ({"sampler": f"{__name__}:no_sampler"}, "made 'not a sampler', which is no BaseSampler"),

@@ -50,15 +50,14 @@ def refuse_open(host: str, *, authenticated: bool, forced: bool, cure: str) -> N
 
 def refuse_used(host: str, port: int) -> None:
     """Refuse a port that another program has or this user may not, before its address is shown."""
-    problem = _problem(host, port)
-    if problem is not None:
-        free = next((n for n in range(port + 1, port + 100) if _problem(host, n) is None), None)
+    if problem := _problem(host, port):
+        free = next((n for n in range(port + 1, port + 100) if not _problem(host, n)), None)
         cure = "" if free is None else f" Choose another: `--port {free}` is free."
         raise PortError(f"port {port} of {host}: {problem}.{cure}")
 
 
-def _problem(host: str, port: int) -> str | None:
-    """Why a server cannot listen there; None if it can."""
+def _problem(host: str, port: int) -> str:
+    """Why a server cannot listen there; empty if it can."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         # Servers set it too: a port whose last connections are only just closed is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -66,7 +65,7 @@ def _problem(host: str, port: int) -> str | None:
             probe.bind((host.strip("[]"), port))
         except (OSError, OverflowError) as error:
             return getattr(error, "strerror", None) or str(error)
-    return None
+    return ""
 
 
 MLFLOW_PLUGIN = "tuneparts"
@@ -112,10 +111,10 @@ def use_tracking_login() -> bool:
     The environment names our plugin of MLflow (`tracking.login`), which reads the file at each
     request. The password itself is not there, where every trial and its children would find it.
     """
-    if tracking_login() is None:
-        return False
-    os.environ["MLFLOW_TRACKING_AUTH"] = MLFLOW_PLUGIN
-    return True
+    is_set = tracking_login() is not None
+    if is_set:
+        os.environ["MLFLOW_TRACKING_AUTH"] = MLFLOW_PLUGIN
+    return is_set
 
 
 def _secret(path: Path, setting: str) -> str:
@@ -165,9 +164,6 @@ class TokenAuth:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
-        if kind not in {"http", "websocket"}:  # start and end of the server
-            await self._app(scope, receive, send)
-            return
         query = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         # Browsers send cookies to all ports of a host, so its name has the port in it.
         cookie = f"tuneparts-{(scope.get('server') or ('', 0))[1]}"
@@ -183,7 +179,7 @@ class TokenAuth:
                 "Referrer-Policy": "no-referrer",
             }
             await _answer(send, 303, headers)
-        elif any(map(self._is_right, _shown(scope, cookie))):
+        elif kind == "lifespan" or any(map(self._is_right, _shown(scope, cookie))):
             await self._app(scope, receive, send)
         elif kind == "websocket":
             await send({"type": "websocket.close", "code": 1008})
@@ -198,16 +194,14 @@ def _shown(scope: Scope, cookie: str) -> Iterator[str]:
     """What a request shows as its token: in the cookie, or in the header of a program."""
     for name, value in scope["headers"]:
         text = value.decode("latin-1")
-        if name == b"cookie":
-            with suppress(CookieError, KeyError):
+        kind, _, rest = text.partition(" ")
+        with suppress(CookieError, KeyError, ValueError):
+            if name == b"cookie":
                 yield SimpleCookie(text)[cookie].value
-        elif name == b"authorization":
-            kind, _, rest = text.partition(" ")
-            if kind.lower() == "bearer":
+            elif name == b"authorization" and kind.lower() == "bearer":
                 yield rest.strip()
-            elif kind.lower() == "basic":
-                with suppress(ValueError):
-                    yield base64.b64decode(rest, validate=True).decode().partition(":")[2]
+            elif name == b"authorization" and kind.lower() == "basic":
+                yield base64.b64decode(rest, validate=True).decode().partition(":")[2]
 
 
 async def _answer(send: Send, status: int, headers: dict[str, str], body: bytes = b"") -> None:

@@ -14,9 +14,8 @@ from tuneparts.core.errors import SecurityError
 def replacing(path: Path, *, fsync: bool = False) -> Iterator[BinaryIO]:
     """Open a file for writing that takes the place of `path` when the block ends well.
 
-    If the block raises, `path` stays as it was and nothing is left behind. Missing parent folders
-    are made. With `fsync` the content is on the disk before the rename, so that a power cut cannot
-    leave an empty file under the new name.
+    If the block raises, `path` stays as it was. Missing parent folders are made. With `fsync` a
+    power cut cannot leave an empty file under the new name.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # The random part keeps two writers of one path apart, also in two threads of one process.

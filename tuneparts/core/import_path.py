@@ -50,9 +50,8 @@ def find(path: str) -> Any:
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise ConfigError(
-            f"an import path reads `package.module:Name` and can be imported here, but `{path}` "
-            f"cannot: {error}. What a search uses stands in the search file, whose name no other "
-            "module has, in a module beside it that it imports, or in an installed package."
+            f"`{path}` cannot be imported: {error}. What a search uses stands in its file, whose "
+            "name no other module has, in a module that it imports, or in an installed package."
         ) from error
     return found
 

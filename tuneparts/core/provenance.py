@@ -18,14 +18,12 @@ _PACKAGES = ("torch", "torchvision", "ray", "mlflow", "optuna", "numpy")
 
 def commit() -> str:
     """The checkout's commit (with `-dirty` when files differ), or the installed version."""
-    given = os.environ.get("TUNEPARTS_COMMIT")
-    if given:
+    if given := os.environ.get("TUNEPARTS_COMMIT"):
         return given
     root = Path(tuneparts.__file__).parent.parent
-    found = repository(root) if (root / ".git").exists() else None
-    if found is None:
-        return f"v{tuneparts.__version__}"
-    return f"{found['commit']}{'-dirty' if found['dirty'] else ''}"
+    if (root / ".git").exists() and (found := repository(root)) is not None:
+        return f"{found['commit']}{'-dirty' if found['dirty'] else ''}"
+    return f"v{tuneparts.__version__}"
 
 
 def user() -> str:
@@ -62,16 +60,11 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def facts() -> dict[str, Any]:
-    """Packages and repository, for the card of a run."""
-    return {"packages": list(packages()), "repository": repository(Path.cwd())}
-
-
 @functools.cache
-def packages() -> tuple[str, ...]:
+def packages() -> list[str]:
     """All installed packages as `name==version`, sorted: what `pip freeze` lists."""
     named = ((one.metadata["Name"], one.version) for one in metadata.distributions())
-    return tuple(sorted({f"{name}=={version}" for name, version in named if name}, key=str.lower))
+    return sorted({f"{name}=={version}" for name, version in named if name}, key=str.lower)
 
 
 def repository(folder: Path) -> dict[str, Any] | None:

@@ -101,19 +101,13 @@ class Redactor:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         # As they stand in plain text, inside JSON and inside a URI; the longest first.
-        forms = {
-            form
-            for value in values
-            if len(value) >= _SHORTEST
-            for form in (value, json.dumps(value)[1:-1], quote(value, safe=""))
-        }
-        patterns = [
+        known = [value for value in values if len(value) >= _SHORTEST]
+        forms = {form for v in known for form in (v, json.dumps(v)[1:-1], quote(v, safe=""))}
+        patterns = []
+        for form in sorted(forms, key=len, reverse=True):
             # A short one would be found inside ordinary words.
-            re.escape(form)
-            if len(form) >= _SAFE_INSIDE_WORDS
-            else rf"(?<!\w){re.escape(form)}(?!\w)"
-            for form in sorted(forms, key=len, reverse=True)
-        ]
+            words = r"(?<!\w){}(?!\w)" if len(form) < _SAFE_INSIDE_WORDS else "{}"
+            patterns.append(words.format(re.escape(form)))
         self._values = re.compile("|".join(patterns)) if patterns else None
 
     def text(self, text: str) -> str:

@@ -184,11 +184,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*/[A-Za-z0-9_]+(\.\*|\.[A-Za-z0-9_]+)?")
 
 
 def declare(*metrics: Metric) -> None:
-    """Add metrics to the list of this process; the newest declaration of a name counts.
-
-    Two searches of one process may give one name two meanings: `using` brings those of the search
-    at hand to the front.
-    """
+    """Add metrics to the list of this process; of a name the newest counts, unless `using`."""
     for metric in metrics:
         if not _NAME.fullmatch(metric.name):
             raise ConfigError(f"metric `{metric.name}`: a name reads `family/quantity`.")
@@ -215,12 +211,9 @@ def using(*metrics: Metric) -> Iterator[None]:
 
 def _refuse_another(known: Metric, metric: Metric) -> None:
     if known != metric:
-        one, other = (
-            f"({m.direction.value}; {m.unit}; {m.decimals} decimals; {m.meaning})"
-            for m in (known, metric)
+        raise ConfigError(
+            f"{known} is declared as {metric} too: `{metric.name}` is one thing only."
         )
-        law = "but is declared in one way only. Choose another name."
-        raise ConfigError(f"metric `{metric.name}` is {one} and also {other}, {law}")
 
 
 def find(name: str) -> Metric | None:
@@ -232,10 +225,9 @@ def find(name: str) -> Metric | None:
 
 def lookup(name: str) -> Metric:
     """The metric behind a reported name; an unknown one is refused."""
-    metric = find(name)
-    if metric is None:
-        raise UnknownNameError("metric", name, METRICS)
-    return metric
+    if metric := find(name):
+        return metric
+    raise UnknownNameError("metric", name, METRICS)
 
 
 def selection_metric(name: str) -> Metric:

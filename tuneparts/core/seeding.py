@@ -45,8 +45,7 @@ def torch_generator(
 def alone(devices: "Sequence[torch.device]" = ()) -> Iterator[None]:
     """Have torch's global generators, those of GPUs `devices` too, to oneself; restored after.
 
-    Other threads that come here wait: two that draw in turn would get numbers that depend on who
-    was faster.
+    Other threads wait: numbers of two that draw in turn would depend on which was faster.
     """
     import torch
 
@@ -58,8 +57,7 @@ def alone(devices: "Sequence[torch.device]" = ()) -> Iterator[None]:
 def isolated(seed: int, *stream: str | int) -> Iterator[None]:
     """Seed torch's global CPU generator inside the block and restore it after.
 
-    For library code that cannot take a generator, above all layer initialisation. Build on the
-    CPU inside the block and move to the device afterwards.
+    For code that cannot take a generator, as layer initialisation; move to the device afterwards.
     """
     import torch
 

@@ -102,16 +102,11 @@ class Within(Best):
         return limits
 
     def choose(self, rows: Rows, objectives: Sequence[Metric]) -> int | None:
-        limits = [(objective_metric(name), limit) for name, limit in self.limits.items()]
-        kept = {
-            index: row
-            for index, row in rows.items()
-            if all(
-                row.get(m.name) == limit or m.better(row.get(m.name, math.nan), limit)
-                for m, limit in limits
-            )
-        }
-        return super().choose(kept, objectives)
+        for name, limit in self.limits.items():
+            better = objective_metric(name).better
+            kept = {i: row.get(name, math.nan) for i, row in rows.items()}
+            rows = {i: rows[i] for i, x in kept.items() if x == limit or better(x, limit)}
+        return super().choose(rows, objectives)
 
     def words(self, objectives: Sequence[Metric]) -> str:
         limits = [

@@ -28,11 +28,12 @@ from tuneparts.core.errors import (
     TunepartsError,
 )
 from tuneparts.core.redaction import redact
+from tuneparts.core.seeding import derive
 from tuneparts.data.task import Task
 from tuneparts.executors.logs import TrialLog
 from tuneparts.executors.watchdog import Usage, cuda_in_use, limit
 from tuneparts.search import data_record
-from tuneparts.search.arm import DATA_KEY, ArmSeeds, method_config, variant_name
+from tuneparts.search.arm import DATA_KEY, method_config, variant_name
 from tuneparts.search.check import check_data
 from tuneparts.search.checkpoints import ArtifactStore, CheckpointStore
 from tuneparts.search.code import Code
@@ -63,20 +64,18 @@ class TrialSetting:
     """Data of the trials that have other data than the search: `variant_name` -> task."""
     draws: Mapping[int, tuple[Task, Mapping[str, Task]]] = field(default_factory=dict)
     """Task and variants of each draw of the data, where replicates have data of their own."""
-    seeds: Mapping[str, ArmSeeds] = field(default_factory=dict)
-    """Arm -> which seed each source of randomness has."""
+    fresh: frozenset[str] = frozenset()
+    """Arms whose learners have another seed than those of the arm that they follow."""
     search: str = ""
     """Name of the search."""
 
     def context(self, trial: TrialId, config: Mapping[str, Any], **options: Any) -> Context:
         """The data, seed and device that a trial of this config gets."""
-        seeds = self.seeds.get(trial.arm)
-        draw = None if seeds is None else seeds.data(trial.seed)
-        task, variants = (self.task, self.variants) if draw is None else self.draws[draw]
+        task, variants = self.draws[trial.seed] if self.draws else (self.task, self.variants)
         changes = config.get(DATA_KEY)
         return Context(
             task=variants[variant_name(changes)] if changes else task,
-            seed=trial.seed if seeds is None else seeds.init(trial.seed),
+            seed=_seed(trial, is_fresh=trial.arm in self.fresh),
             score_test_always=self.score_test_always,
             stream=_stream(self.search, trial),
             **options,
@@ -111,7 +110,7 @@ class TrialSetting:
             code=code,
             variants=variants,
             draws=drawn,
-            seeds={arm.name: search.arm_seeds(arm) for arm in search.arms},
+            fresh=frozenset(arm.name for arm in search.arms if arm.fresh_seed),
             search=search.name,
         )
 
@@ -337,6 +336,10 @@ def build_learner(config: Mapping[str, Any], context: Context) -> Learner:
         return made.build(context)
 
 
+def _seed(trial: TrialId, *, is_fresh: bool) -> int:
+    return derive(trial.seed, "fresh", trial.arm) if is_fresh else trial.seed
+
+
 def _stream(search: str, trial: TrialId) -> tuple[str | int, ...]:
     """What names the random streams of a trial of a search among those of its seed."""
     return search, trial.arm, trial.index
@@ -353,7 +356,7 @@ def restore_learner(
             "selected trial of each seed keeps its state; all do with `keep_checkpoints=True`."
         )
     task = trial_data(search, trial, config)
-    seed = search.arm_seeds(search.arm(trial.arm)).init(trial.seed)
+    seed = _seed(trial, is_fresh=search.arm(trial.arm).fresh_seed)
     learner = build_learner(config, Context(task, seed, stream=_stream(search.name, trial)))
     learner.load_state_dict(state["learner"])
     return learner
@@ -363,7 +366,7 @@ def trial_data(search: Search, trial: TrialId, config: Mapping[str, Any]) -> Tas
     """Load the data that a trial of a search learns from."""
     arm = search.arm(trial.arm)
     changes = config.get(DATA_KEY) if arm.has_variants else None
-    return search.load_data(changes, search.arm_seeds(arm).data(trial.seed))
+    return search.load_data(changes, trial.seed if search.draws_data else None)
 
 
 def set_threads(threads: int) -> None:

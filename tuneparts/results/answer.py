@@ -32,7 +32,7 @@ def answer(data: "RunData") -> str:
     told = metadata.compare if first else ()
     groups: dict[str, list[ArmCard]] = {}
     for arm in metadata.arms:
-        if arm.name not in metadata.references and arm.competes:
+        if arm.name not in metadata.references and not arm.is_tuning:
             groups.setdefault(arm.judged_on, []).append(arm)
     answers = [first] if first else []
     for judged_on, arms in (groups or {"": list(metadata.arms)}).items():

@@ -116,7 +116,7 @@ def collect(runs: Runs, metric: str, *, against: str | None = None) -> Benchmark
     names = [arm.name for arm in cards[0].arms]
     shared = [name for name in names if all(own.get(name) for own in by_task.values())]
     outside = {name for card in cards for name in card.references}
-    outside |= {arm.name for card in cards for arm in card.arms if not arm.competes}
+    outside |= {arm.name for card in cards for arm in card.arms if arm.is_tuning}
     competing = [name for name in shared if name not in outside]
     arms = competing if len(competing) > 1 else shared
     if len(arms) < 2:

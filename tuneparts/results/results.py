@@ -157,7 +157,7 @@ class Results(RunData):
             pairs = [(metadata.compare[0], metadata.compare[1])]
         elif pairs is None:
             first = against or self.best_arm()
-            rivals = [arm.name for arm in metadata.arms if arm.competes]
+            rivals = [arm.name for arm in metadata.arms if not arm.is_tuning]
             pairs = [(first, name) for name in rivals if name != first]
         if not pairs:
             raise ConfigError(f"a comparison has two arms, but {self.name} has one.")

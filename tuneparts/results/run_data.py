@@ -83,7 +83,7 @@ class RunData:
             rest = [
                 (arm.name, base)
                 for arm in metadata.arms
-                if arm.competes and arm.judged_on == metadata.arm(base).judged_on
+                if not arm.is_tuning and arm.judged_on == metadata.arm(base).judged_on
                 if arm.name in scored and arm.name not in {base, *declared}
             ]
             families = {

@@ -228,7 +228,8 @@ def create(search: "Search", *, storage: str | None = None, address: str | None 
 def _origin() -> dict[str, Any]:
     """Who asks for something, by which command and with which code; for the card of a run."""
     return {
-        **provenance.facts(),
+        "packages": provenance.packages(),
+        "repository": provenance.repository(Path.cwd()),
         "command": redact(shlex.join(["tuneparts", *sys.argv[1:]])),
         "commit": provenance.commit(),
         "versions": provenance.versions(),

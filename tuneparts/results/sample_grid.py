@@ -71,7 +71,7 @@ def of(search: Search, selected: pd.DataFrame, *, has_run: bool) -> tuple[Sample
     tasks: dict[int | None, Task] = {}
     for arm, row, config, values in found:
         seed = int(row["seed"])
-        draw = search.arm_seeds(arm).data(seed)
+        draw = seed if search.draws_data else None
         try:
             task = tasks[draw] = tasks[draw] if draw in tasks else search.load_data(draw=draw)
         except DataError as error:

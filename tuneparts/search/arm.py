@@ -5,7 +5,6 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -51,9 +50,7 @@ class Resources(Config):
     @classmethod
     def _check_gpus(cls, gpus: float) -> float:
         if gpus > 1:
-            raise ValueError(
-                f"resources.gpus = {gpus:g}: a trial runs on one GPU or a share of one"
-            )
+            raise ValueError(f"resources.gpus = {gpus:g}: a trial runs on one GPU or a part of it")
         return gpus
 
 
@@ -141,7 +138,8 @@ class Arm(Config):
                 f"`packed` = {self.packed} of `{name}`: only the method `standard` is packed, not "
                 f"`{self.config.model_dump()['method']}`; leave it out"
             )
-        refuse_packed_runtime(self)
+        if self.packed > 1 and self.config.runtime is not None:
+            raise ValueError(f"`{name}` has a `runtime`, which a pack has not; leave out `packed`")
         if (self.points or self.constraint) and not self.space:
             raise ValueError(f"`points` and `constraint` are about a space, but `{name}` has none")
         if self.points and not self.algorithm.takes_points:
@@ -154,36 +152,32 @@ class Arm(Config):
         # A draw that does not fit the config is refused now, and not in a worker an hour later.
         # One that is read from a run was tried when the run began: reading calls nothing.
         if not is_read.get():
-            self._check_points()
             self._check_draws()
             self.algorithm.check(self)
         return self
 
-    def _check_points(self) -> None:
-        for number, given in enumerate(self.points):
-            for path, value in given.items():
-                if path not in self.space:
-                    raise ConfigError(
-                        f"point {number} of `{self.name}` has {path}, which is no dimension of its "
-                        f"space. Dimensions: {', '.join(self.space)}."
-                    )
-                if not self.space[path].contains(value):
-                    words = self.space[path].model_dump(mode="json", exclude={"kind"})
-                    raise ConfigError(
-                        f"point {number} of `{self.name}` has {value!r:.100} at `{path}`, outside "
-                        f"of {type(self.space[path]).__name__} {words!s:.300}."
-                    )
-
     def _check_draws(self) -> None:
         """Refuse a space that does not fit the config, or is empty, and points not allowed."""
+        for number, given in enumerate(self.points):
+            for path, value in given.items():
+                point, dim = f"point {number} of `{self.name}` has", self.space.get(path)
+                if dim is None:
+                    raise ConfigError(
+                        f"{point} {path}, which is no dimension of its space. Dimensions: "
+                        f"{', '.join(self.space)}."
+                    )
+                if not dim.contains(value):
+                    words = dim.model_dump(mode="json", exclude={"kind"})
+                    raise ConfigError(
+                        f"{point} {value!r:.100} at `{path}`, outside of {type(dim).__name__} "
+                        f"{words!s:.300}."
+                    )
         rng = seeding.numpy_generator(0, "validate a space")
         base = self.sample(rng, most=_TRIED)
-        tried = [base]
+        tried = [base, *({**base, **given} for given in self.points)]
         for path, dim in self.space.items():
-            examples = ({**base, path: value} for value in dim.examples(rng))
-            tried += filter(self.allows, examples)
+            tried += filter(self.allows, ({**base, path: one} for one in dim.examples(rng)))
         for number, given in enumerate(self.points):
-            tried.append({**base, **given})
             if set(given) == set(self.space) and not self.allows(given):
                 raise ConfigError(
                     f"point {number} of `{self.name}`, {given!r:.200}: `{self.constraint}` does "
@@ -194,12 +188,10 @@ class Arm(Config):
 
     @property
     def trials_per_seed(self) -> int:
-        """Number of trials in one replicate."""
         return self.cost.trials
 
     @property
     def cost(self) -> Cost:
-        """Trials and passes of one replicate."""
         return self.algorithm.cost(self)
 
     @property
@@ -227,8 +219,7 @@ class Arm(Config):
                 return values
         raise ConfigError(
             f"`{self.constraint}` of `{self.name}`: it allows none of {most:,} draws from the "
-            "space. Narrow the space to where it allows some, or mend the constraint; a number "
-            "that it returns is at most 0 where a config is allowed."
+            "space. Narrow the space; a number that it returns is at most 0 where it allows."
         )
 
     def allows(self, values: Mapping[str, Value]) -> bool:
@@ -259,8 +250,8 @@ class Arm(Config):
 
     def of_data(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """What the data of a trial has other than that of the search: path -> value."""
-        varied = {path: value for path, value in values.items() if path.startswith(DATA)}
-        return {**self.data, **{path.removeprefix(DATA): value for path, value in varied.items()}}
+        varied = {p.removeprefix(DATA): v for p, v in values.items() if p.startswith(DATA)}
+        return {**self.data, **varied}
 
     @property
     def has_variants(self) -> bool:
@@ -285,29 +276,6 @@ class Arm(Config):
             yield self.of_data(dict(zip(grids, values, strict=True)))
 
 
-@dataclass(frozen=True)
-class ArmSeeds:
-    """Which seeds data and training have in a replicate of one arm.
-
-    A replicate draws everything anew, so that an interval over replicates is about the method and
-    not about one split of one data set (Bouthillier et al. 2021).
-    """
-
-    arm: str
-    is_fresh: bool = False
-    """Whether its learners have another seed than those of the arm that it follows."""
-    draws_data: bool = False
-    """Whether the data of replicates differs at all."""
-
-    def data(self, seed: int) -> int | None:
-        """Seed of the data; None where all replicates have the same."""
-        return seed if self.draws_data else None
-
-    def init(self, seed: int) -> int:
-        """Seed of the learner."""
-        return seeding.derive(seed, "fresh", self.arm) if self.is_fresh else seed
-
-
 def method_config(config: Mapping[str, Any]) -> MethodConfig:
     """The config of a trial's method, from plain values that may also say something of the data."""
     cls = catalog.config_class(config["method"])
@@ -321,16 +289,10 @@ def variant_name(changes: Mapping[str, Value]) -> str:
     return json.dumps(changes, sort_keys=True)
 
 
-def refuse_packed_runtime(arm: Arm) -> None:
-    """Raise for an arm whose trials are packed and have a runtime too."""
-    if arm.packed > 1 and arm.config.runtime is not None:
-        raise ValueError(f"`{arm.name}` has a `runtime`, which a pack has not; leave out `packed`")
-
-
 def at(config: Mapping[str, Any], path: str) -> Any:
     """What a trial's config has at a dotted path; None if it has nothing there."""
-    if path.startswith("data."):  # the paths into the search's data are kept whole
-        return config.get("data", {}).get(path.removeprefix("data."))
+    if path.startswith(DATA):  # the paths into the search's data are kept whole
+        return config.get(DATA_KEY, {}).get(path.removeprefix(DATA))
     node: Any = config
     for part in path.split("."):
         node = node.get(part) if isinstance(node, Mapping) else None

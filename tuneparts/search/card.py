@@ -65,11 +65,6 @@ class ArmCard:
     are not compared."""
 
     @property
-    def competes(self) -> bool:
-        """Whether it is a rival, and not only there to tune another arm."""
-        return not self.is_tuning
-
-    @property
     def num_expected(self) -> int:
         """How many trials the arm was to run."""
         return self.trials_per_seed * len(self.seeds)
@@ -136,12 +131,12 @@ class RunCard:
     @property
     def replication(self) -> str:
         """What differs between replicates, in a sentence; empty where there is no data."""
-        if self.data_draws == "drawn":
-            return "Each replicate draws its data anew, for all arms the same."
-        if self.data_draws == "fixed":
-            shared = "All replicates share one fixed draw of the data, so intervals say"
-            return f"{shared} nothing about other data."
-        return ""
+        return {
+            "": "",
+            "drawn": "Each replicate draws its data anew, for all arms the same.",
+            "fixed": "All replicates share one fixed draw of the data, so intervals say nothing "
+            "about other data.",
+        }[self.data_draws]
 
     @property
     def until_decided(self) -> tuple[tuple[str, str], ...]:
@@ -184,15 +179,21 @@ class RunCard:
         stopped = stops(run.folder / "journal.jsonl") if stopped is None else stopped
         rule = search.selection.model_dump(mode="json")
         machine = str(facts.get("machine") or "")
+        replicates = sorted({len(search.seeds_of(arm)) for arm in search.arms})
         in_words = {
             "data": _data(search, record),
             "net": _nets(search),
-            "replicates": " or ".join(
-                map(str, sorted({len(search.seeds_of(arm)) for arm in search.arms}))
-            ),
+            "replicates": " or ".join(map(str, replicates)),
             "started": time.strftime("%d %B %Y, %H:%M UTC", time.gmtime(run.created)).lstrip("0"),
             "machine": machine,
         }
+        # Draws of a whole official set are all the same.
+        draws = list((record or {}).get("draws", {}).values())
+        is_fixed = not search.draws_data or (len(draws) > 1 and all(d == draws[0] for d in draws))
+        figures = [*search.figures, *(name for arm in search.arms for name in arm.config.figures)]
+        if any(arm.trials_per_seed >= _FEWEST_TRIALS and arm.space for arm in search.arms):
+            figures += ["parallel", "importance", "slices"]
+        figures += ["pareto"] if search.objectives else []
         copied = ("name", "metric", "objectives", "compare", "references", "answer", "within")
         return cls(
             **{name: getattr(search, name) for name in (*copied, "found")},
@@ -202,9 +203,9 @@ class RunCard:
             scale=str(search.scale),
             selection={} if rule == {"kind": "best"} else rule,
             quantity="accuracy" if data is None else data.target.metrics[0].name,
-            data_draws=_data_draws(search, record),
+            data_draws="" if data is None else "fixed" if is_fixed else "drawn",
             environment={"machine": masked(machine)} if machine else {},
-            figures=_figures(search),
+            figures=tuple(dict.fromkeys(figures)),
             truth={} if data is None else data.truth,
             facts={name: masked(text) for name, text in in_words.items() if text},
             stops=tuple(
@@ -230,9 +231,7 @@ class RunCard:
                     passes=arm.config.passes,
                     budget_note=masked(arm.budget_note),
                     judged_on=masked(arm.judged_on),
-                    is_tuning=any(
-                        one.follows == arm.name and one.adopts == "config" for one in search.arms
-                    ),
+                    is_tuning=(arm.name, "config") in {(a.follows, a.adopts) for a in search.arms},
                     what=masked(_what(search, arm)),
                     space=masked(_space(arm.space)),
                 )
@@ -264,28 +263,6 @@ class RunCard:
 
 
 _ADAPTER = TypeAdapter(RunCard)
-
-
-def _data_draws(
-    search: "Search", record: Mapping[str, Any] | None
-) -> Literal["", "fixed", "drawn"]:
-    """Whether replicates differ in their data; draws of a whole official set are all the same."""
-    if search.data is None:
-        return ""
-    known = (record or {}).get("draws", {})
-    digests = {json.dumps(draw, sort_keys=True) for draw in known.values()}
-    is_same = len(known) > 1 and len(digests) == 1
-    return "drawn" if search.draws_data and not is_same else "fixed"
-
-
-def _figures(search: "Search") -> tuple[str, ...]:
-    """What a search asks for, what its methods declare, what its space and objectives ask for."""
-    found = [*search.figures, *(name for arm in search.arms for name in arm.config.figures)]
-    if any(arm.trials_per_seed >= _FEWEST_TRIALS and arm.space for arm in search.arms):
-        found += ["parallel", "importance", "slices"]
-    if search.objectives:
-        found.append("pareto")
-    return tuple(dict.fromkeys(found))
 
 
 def _what(search: "Search", own: "Arm") -> str:
@@ -374,13 +351,9 @@ def _data(search: "Search", record: Mapping[str, Any] | None) -> str:
     """The data set, its variant, and how many examples each part has, by its `data_record`."""
     if search.data is None:
         return ""
-    skipped = ("name", "seed", "root", "num_train", "num_val", "num_test", "target")
-    varied = search.data.model_dump(mode="json", exclude_defaults=True)
-    variant = [
-        name if value is True else f"{name} {_value(value)}"
-        for name, value in varied.items()
-        if name not in skipped
-    ]
+    skipped = {"name", "seed", "root", "num_train", "num_val", "num_test", "target"}
+    varied = search.data.model_dump(mode="json", exclude_defaults=True, exclude=skipped)
+    variant = [k if v is True else f"{k} {_value(v)}" for k, v in varied.items()]
     words = ", ".join([search.data.name, *variant])
     if record is None:
         return words

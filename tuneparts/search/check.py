@@ -16,9 +16,8 @@ from tuneparts.training.learner import Context
 def check(search: Search) -> None:
     """Ask every method whether it can run here, and try what the search brings along.
 
-    Called once, before the folder of a run is made. Data of one's own is loaded. A net of one's own
-    is built once and tried on two examples, and a learner of its arm is built with it and trained
-    not at all. A hyper of one's own is called once. Where trials are packed, a pack makes one step.
+    Called before the folder of a run is made. Data of one's own is loaded, a net of one's own tried
+    on two examples, a hyper of one's own called once; where trials are packed, one step is made.
 
     Example:
         >>> from tuneparts.search import load
@@ -31,9 +30,8 @@ def check(search: Search) -> None:
             next(arm.algorithm.front_proposals(arm, search.seeds_of(arm)[0], search.all_objectives))
         except (ValueError, NotImplementedError) as error:
             raise ConfigError(
-                f"the algorithm of `{arm.name}` weighs the objectives "
-                f"{', '.join(search.objectives)}, but it says: {error} Take `nsgaii` or `tpe`, or "
-                "search by one metric."
+                f"the algorithm of `{arm.name}` weighs several objectives, but it says: {error} "
+                "Take `nsgaii` or `tpe`, or search by one metric."
             ) from error
     draw = search.data_draws()[0]
     variants = search.load_variants(draw)
@@ -51,11 +49,7 @@ def check(search: Search) -> None:
 
 
 def check_data(search: Search, task: Task | None, variants: Mapping[str, Task]) -> None:
-    """Ask every method whether it can run here, and learn from data that was loaded.
-
-    `task` is None where executors are yet to load it. Scores on different examples of the
-    `variants`, those of the first draw, do not compare.
-    """
+    """Ask every method whether it can run here, and learn from data if it was loaded."""
     for arm in search.arms:
         arm.config.check(copies_state=arm.algorithm.replaces_failed)
         if task is not None and arm.config.needs_data:
@@ -119,9 +113,8 @@ def _try_nets(arm: Arm, task: Task, *, seed: int) -> None:
         check_own_nets(config, task.in_shape, task.num_outputs, is_whole=task.has_tokens)
         config.build(Context(task, seed))
     except Exception as error:  # whatever somebody else's code raises
-        reason = f"{type(error).__name__}: {error}. Change the net, or give the arm another method."
-        reason = str(error) if isinstance(error, TunepartsError) else reason
+        kind = "" if isinstance(error, TunepartsError) else f"{type(error).__name__}: "
         raise ConfigError(
             f"arm `{arm.name}` cannot train {nets} on inputs of shape {task.in_shape} "
-            f"with {task.num_outputs} outputs: {reason}"
+            f"with {task.num_outputs} outputs: {kind}{error}"
         ) from error

@@ -107,7 +107,11 @@ def importable(folder: Path, *, content: str = "", afresh: bool = False) -> Iter
             _INSIDE.depth = depth
             for name in set(sys.modules) - use.known:
                 use.known.add(name)
-                if _is_from(use.folder, name):
+                # Another thread may have taken it out since: an import that failed does.
+                file = Path(getattr(sys.modules.get(name), "__file__", None) or "/").resolve()
+                # It lies in the folder itself, not in an environment inside of it.
+                top = use.folder / name.partition(".")[0]
+                if file.is_relative_to(top) or file.parent / file.name.partition(".")[0] == top:
                     _IMPORTED[name] = use.folder
             use.count -= 1
             if not use.count:
@@ -116,18 +120,6 @@ def importable(folder: Path, *, content: str = "", afresh: bool = False) -> Iter
                 sys.path = paths
                 del _USES[content]
                 _CHANGED.notify_all()
-
-
-def _is_from(folder: Path, name: str) -> bool:
-    """Whether a module was found in a folder itself, and not in an environment inside of it.
-
-    Another thread may have taken it out of `sys.modules` since: an import that failed does.
-    """
-    file = getattr(sys.modules.get(name), "__file__", None)
-    if not file or not Path(file).resolve().is_relative_to(folder):
-        return False
-    first = Path(file).resolve().relative_to(folder).parts[0]
-    return first.partition(".")[0] == name.partition(".")[0]
 
 
 @dataclass(frozen=True)
@@ -189,11 +181,10 @@ def keep(search: "Search", folder: Path) -> Code:
     size = sum(file.stat().st_size for path in sources for file in _files(path))
     if size > MOST_BYTES:
         raise ConfigError(
-            f"the code of a search is sent to every worker and has at most {MOST_BYTES:,} bytes, "
-            f"but {', '.join(map(str, sources))} have {size:,}. Move data out of the packages "
-            "beside the search file, or install them where workers run."
+            f"{', '.join(map(str, sources))}: {size:,} bytes, but the code of a search is sent to "
+            f"every worker and has at most {MOST_BYTES:,}. Move data out, or install packages."
         )
-    with _storing(folder):
+    try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         # All or nothing: a folder that is there is taken to be whole.
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix="code-") as name:
@@ -201,6 +192,8 @@ def keep(search: "Search", folder: Path) -> Code:
             half.mkdir()
             copy(sources, half)
             half.rename(folder)
+    except OSError as error:
+        raise StorageError(f"the code of a search is kept in {folder}, but: {error}") from error
     return Code.of(folder)
 
 
@@ -209,25 +202,16 @@ def add(parts: Iterable["BaseModel"], folder: Path) -> None:
     for source in dict.fromkeys(path for part in parts for path in _sources(part)):
         for file in _files(source):
             goal = folder / file.relative_to(source.parent)
-            if goal.exists() and goal.read_bytes() != file.read_bytes():
+            if not goal.exists():
+                atomic.write_bytes(goal, file.read_bytes())
+            elif goal.read_bytes() != file.read_bytes():
                 raise ConfigError(
                     f"trials of a run share their code, but {file} is not what the run began with. "
                     "Bring the file back, and put new arms into one of another name."
                 )
-            with _storing(folder):
-                if not goal.exists():
-                    atomic.write_bytes(goal, file.read_bytes())
 
 
-@contextmanager
-def _storing(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"the code of a search is kept in {folder}, but: {error}") from error
-
-
-def copy(paths: list[Path], folder: Path) -> None:
+def copy(paths: Iterable[Path], folder: Path) -> None:
     """Copy files and package folders into a folder, side by side, with modes by this umask."""
     for path in paths:
         for file in _files(path):
@@ -259,10 +243,7 @@ def neighbours(path: Path) -> list[Path]:
 
 
 def _sources(part: "BaseModel") -> list[Path]:
-    """The files and package folders of all that a search, or an arm, names by import path.
-
-    Without what is installed, or lies beside this package: that is found wherever this package is.
-    """
+    """The files and packages that are named by import path, but for those found where we are."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     homes = [Path(sysconfig.get_path(name)).resolve() for name in names]
     beside = Path(tuneparts.__file__).resolve().parent.parent

@@ -62,9 +62,7 @@ def _facts(task: Task, variants: Mapping[str, Task] | None = None) -> dict[str, 
         "target": task.target.kind,
         "in_shape": list(task.in_shape),
         "num_outputs": task.num_outputs,
-        "num_train": len(task.train),
-        "num_val": len(task.val),
-        "num_test": len(task.test),
+        **{f"num_{part}": len(getattr(task, part)) for part in ("train", "val", "test")},
         "digest": digest(task),
     }
     if task.corrupted is not None:  # what can be told without reading gigabytes

@@ -110,9 +110,8 @@ def retry_failed(search: Search, journal: Path, storage: str) -> Retry:
         ends = {trial: record.end for trial, record in opened.trials.items()}
         failed = [t for t, end in ends.items() if end is not None and end.outcome == "failed"]
         retried = tuple(trial for trial in failed if not plan.has_used(trial))
-        store = CheckpointStore(Folder(storage))
         for trial in retried:
-            store.remove(trial, only_hangs=True)
+            CheckpointStore(Folder(storage)).remove(trial, only_hangs=True)
             opened.append(TrialRetried(trial, time.time()))
     return Retry(retried, tuple(trial for trial in failed if trial not in retried))
 
@@ -128,10 +127,9 @@ def _resized(arm: Arm, trials: int | Mapping[str, int] | None, *, is_new: bool) 
         why = f"`{own.kind}` runs as many as its settings say"
     elif is_new or resized == own or (own.keeps_first_trials and count >= had):
         return resized
-    elif count < had:
-        why = f"it has {had} already"
     else:
-        why = f"`{own.kind}` would have treated the first {had} in another way"
+        other_way = f"`{own.kind}` would have treated the first {had} in another way"
+        why = f"it has {had} already" if count < had else other_way
     raise ConfigError(
         f"`{arm.name}` shall have {count} trials, but {why}. Name arms that can have more "
         f"(`--trials ARM={count}`), add seeds, or start a new run."

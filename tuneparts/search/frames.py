@@ -158,12 +158,8 @@ def _changed_numbers(record: TrialRecord, step: int) -> dict[str, float]:
     paths = _changed_paths(record)
     begun = [passes for passes in record.starts if passes < step]
     leaves = flat(record.starts[max(begun)].config) if paths and begun else {}
-    numbers = {f"config/{path}": leaves.get(path) for path in paths}
-    return {
-        name: float(value)
-        for name, value in numbers.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
+    numbers = {path: leaves[path] for path in paths if type(leaves.get(path)) in (int, float)}
+    return {f"config/{path}": float(value) for path, value in numbers.items()}
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

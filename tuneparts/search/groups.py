@@ -56,12 +56,10 @@ class Groups:
         return Group(tuple(found.values()), packed)
 
     def started(self, group: Group) -> None:
-        """Record that a worker has taken up a group."""
         for segment in group.segments:
             self.plan.started(segment)
 
     def is_over(self, group: Group) -> bool:
-        """Whether all of a group is to be given up."""
         return all(map(self.plan.is_over, group.segments))
 
     def lost(self, group: Group, what: str = WORKER_DIED, why: str = SEE_LOG) -> bool:

@@ -139,14 +139,11 @@ def _by_line(path: Path) -> Iterator[None]:
             is_beside = not {"site-packages", "tuneparts"} & set(parts)
             if is_beside and Path(frame.filename).is_relative_to(folder):
                 where = f"{_shown(Path(frame.filename))} line {frame.lineno}"
-        if isinstance(error, ValidationError):
-            what = sentence(error)
-        elif isinstance(error, TunepartsError):
-            what = str(error)
-        else:
-            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            if isinstance(error, NameError) and error.name in tuneparts.__all__:
-                what += f". Add `from tuneparts import {error.name}`."
+        what = sentence(error) if isinstance(error, ValidationError) else str(error)
+        if not isinstance(error, ValidationError | TunepartsError):
+            what = f"{type(error).__name__}: {error}".removesuffix(": ")
+        if isinstance(error, NameError) and error.name in tuneparts.__all__:
+            what += f". Add `from tuneparts import {error.name}`."
         raise ConfigError(f"{where}: {what}") from error
 
 
@@ -160,14 +157,10 @@ def _keywords(function: Callable[..., Any], changes: Sequence[str]) -> dict[str,
     """What changes without a dot say for the keywords of a search file's function."""
     taken = inspect.signature(function).parameters.values()
     known = [one.name for one in taken if one.kind is inspect.Parameter.KEYWORD_ONLY]
-    found = {}
-    for change in changes:
-        name, equals, text = change.partition("=")
-        if not equals or "." in name or not known:
-            continue
-        if name not in known:
-            raise UnknownNameError("keyword of the search", name, known)
-        found[name] = _value(text)
+    pairs = (change.partition("=")[::2] for change in changes if known and "=" in change)
+    found = {name: _value(text) for name, text in pairs if "." not in name}
+    for name in found.keys() - set(known):
+        raise UnknownNameError("keyword of the search", name, known)
     return found
 
 
@@ -182,8 +175,7 @@ def _changed(
     """A search with what was changed on the command line."""
     tree = search.model_dump(mode="json")
     if arms is not None:
-        leaders = {arm.name: arm.follows for arm in search.arms}
-        names = list(arms)
+        leaders, names = {arm.name: arm.follows for arm in search.arms}, list(arms)
         for name in names:
             if name not in leaders:
                 raise UnknownNameError("arm", name, leaders)
@@ -206,7 +198,6 @@ def _changed(
 
 
 def _apply(tree: dict[str, Any], owner: str, path: str, value: Any) -> None:
-    """Apply one change: to the data, the limits of the search, or an arm."""
     arms = {arm["name"]: arm for arm in tree["arms"]}
     owners = {name: arm["config"] for name, arm in arms.items()}
     if tree["data"] is not None:
@@ -229,11 +220,7 @@ def _apply(tree: dict[str, Any], owner: str, path: str, value: Any) -> None:
 
 
 def _module(path: Path) -> Any:
-    """Import a search file under its own name, by which workers import what it defines.
-
-    It has another name where it would hide a module. A script may have imported the file itself;
-    then it is imported anew, for it may have changed.
-    """
+    """Import a search file anew under its own name, or another where it would hide a module."""
     name = path.stem
     file = getattr(sys.modules.get(name), "__file__", None)
     if file is None or Path(file).resolve() != path.resolve():
@@ -283,10 +270,8 @@ def parse_change(text: str) -> tuple[str, str, Any]:
     target, equals, value = text.partition("=")
     owner, dot, path = target.partition(".")
     if not equals or not dot or not owner or not path:
-        raise ConfigError(
-            "a change reads `ARM.FIELD=VALUE`, `data.FIELD=VALUE`, `stop.FIELD=VALUE` or "
-            f"`runtime.FIELD=VALUE`, but got `{text}`."
-        )
+        words = "`ARM.FIELD=VALUE`, or `data`, `stop` or `runtime` in place of the arm"
+        raise ConfigError(f"`{text}`: a change reads {words}.")
     return owner, path, _value(value)
 
 

@@ -183,7 +183,8 @@ class Plan:
             return False
         self._losses[segment.trial] += 1
         count = self._losses[segment.trial]
-        if count <= self.search.max_failures_of(segment.trial.arm):
+        most = self.search.arm(segment.trial.arm).max_failures
+        if count <= (self.search.max_failures if most is None else most):
             self.give_back(segment)
             return True
         since = " since its last row" if self.journal.trials[segment.trial].rows else ""

@@ -122,7 +122,6 @@ class Dimension(Named):
 
 
 def _is_number(value: Value) -> bool:
-    """Whether a value is a finite number; True and False are none."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -159,11 +158,8 @@ class Uniform(Dimension):
             raise ValueError(f"a range has `log=True` or a `step`, not both, but got step {step}")
         rest = (Decimal(str(high)) - Decimal(str(low))) % Decimal(str(step)) if step else 0
         if rest:
-            near = Decimal(str(high)) - rest
-            raise ValueError(
-                f"`high` = {high} is no whole number of steps of {step} above `low` = {low}; the "
-                f"last step is at {near}, so write `high={near}`"
-            )
+            cure = f"write `high={Decimal(str(high)) - rest}`"
+            raise ValueError(f"`high` = {high} is not on a step of {step} from `low`; {cure}")
         return self
 
     def sample(self, rng: np.random.Generator) -> float:
@@ -180,10 +176,7 @@ class Uniform(Dimension):
         return math.isclose(value, self._nearest(value), rel_tol=1e-9, abs_tol=1e-9 * self.step)
 
     def perturb(self, value: Value, rng: np.random.Generator) -> float:
-        """Multiply a value by 0.8 or 1.2, and keep it in the range (Jaderberg et al. 2017).
-
-        On steps it goes to the nearest one, and one step away where that is none.
-        """
+        """To the nearest step where there are steps, and one step away where that is the same."""
         near = float(min(max(_perturbed(value, rng), self.low), self.high))
         if self.step is None:
             return near
@@ -245,7 +238,6 @@ class Int(Uniform):
         return super().contains(value) and value == int(value)
 
     def perturb(self, value: Value, rng: np.random.Generator) -> int:
-        """Multiply by 0.8 or 1.2, to the nearest step but at least one step away; stay inside."""
         exact = _perturbed(value, rng)
         moved = self.low + self.step * round((exact - self.low) / self.step)
         if moved == value:
@@ -256,9 +248,6 @@ class Int(Uniform):
         from optuna.distributions import IntDistribution
 
         return IntDistribution(self.low, self.high, log=self.log, step=self.step)
-
-    def decoded(self, parameter: float) -> float:
-        return parameter
 
 
 class Normal(Dimension):
@@ -281,10 +270,8 @@ class Normal(Dimension):
         if not low < high:
             raise ValueError(f"`low < high` must hold, but got ({self.low}, {self.high})")
         if self._quantiles[1] - self._quantiles[0] < _EDGE:
-            raise ValueError(
-                f"(low, high) = ({self.low}, {self.high}): the range is more than five standard "
-                f"deviations away from the mean {self.mean}; move either"
-            )
+            words = f"more than five standard deviations from the mean {self.mean}"
+            raise ValueError(f"(low, high) = ({self.low}, {self.high}): the range is {words}")
         return self
 
     @property
@@ -301,7 +288,6 @@ class Normal(Dimension):
         return _is_number(value) and low <= value <= high
 
     def perturb(self, value: Value, rng: np.random.Generator) -> float:
-        """Multiply a value by 0.8 or 1.2, and keep it in the range (Jaderberg et al. 2017)."""
         low, high = self._bounds()
         return float(min(max(_perturbed(value, rng), low), high))
 
@@ -407,13 +393,7 @@ class Choice(Dimension):
     def _check_labels(self) -> Self:
         bare = [label for label, option in self._labelled() if isinstance(option, Dimension)]
         if bare:
-            raise ValueError(
-                f"option {bare} is a dimension by itself; vary the field by it, without a choice "
-                "around it"
-            )
-        nested = [label for label, option in self._labelled() if _dimensions(option)]
-        if len(set(nested)) < len(nested):
-            raise ValueError(f"options have names of their own, but got {nested}")
+            raise ValueError(f"option {bare} is a dimension by itself; vary the field by that")
         return self
 
     def sample(self, rng: np.random.Generator) -> Value:
@@ -424,15 +404,11 @@ class Choice(Dimension):
         return self.option_of(value) is not None
 
     def perturb(self, value: Value, rng: np.random.Generator) -> Value:
-        """Move to the option before or after, in the order given; an end may stay where it is.
-
-        An option with dimensions inside is kept, and these are perturbed: a state trained under
-        one optimiser is of no use to another.
-        """
+        """Move to the option before or after, in the order given; an end may stay where it is."""
         options, here = self._options(), self.option_of(value)
         if here is None:
             return self.sample(rng)
-        if _dimensions(options[here]):
+        if _dimensions(options[here]):  # a state of one optimiser is of no use to another
             return _mapped(options[here], lambda dim, _, at: dim.perturb(at, rng), at=plain(value))
         there = here + (1 if rng.random() < 0.5 else -1)
         return _drawn(options[min(max(there, 0), len(options) - 1)], rng)
@@ -450,7 +426,6 @@ class Choice(Dimension):
         return tuple(found)
 
     def examples(self, rng: np.random.Generator) -> tuple[Value, ...]:
-        """One value of each option."""
         return tuple(_drawn(option, rng) for option in self._options())
 
     def distribution(self) -> "BaseDistribution":
@@ -485,10 +460,7 @@ class Choice(Dimension):
         return [self, *(part for dim in _dimensions(self._options()) for part in dim.parts())]
 
     def option_of(self, value: Value) -> int | None:
-        """Number of the first option that a value can be of; None if it is of none.
-
-        A part of a config may have more fields than the option names: those of its defaults.
-        """
+        """Number of the first option that a value, which may have more fields, can be of."""
         value = plain(value)
         return next((i for i, one in enumerate(self._options()) if _fits(one, value)), None)
 
@@ -546,11 +518,7 @@ def _same(a: Any, b: Any) -> bool:
 def _mapped(
     tree: Any, change: Callable[[Dimension, str, Any], Any], name: str = "", at: Any = None
 ) -> Any:
-    """A tree of mappings and tuples, with something else in the place of each dimension.
-
-    `change` makes it from the dimension, its path below `name`, and what `at`, a value of the
-    tree's form, has there.
-    """
+    """A tree with `change(dimension, its path below name, what at has there)` for dimensions."""
     if isinstance(tree, Dimension):
         return change(tree, name, at)
     if not isinstance(tree, Mapping | tuple):

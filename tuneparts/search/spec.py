@@ -12,14 +12,14 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
 from tuneparts.core import schema
-from tuneparts.core.config import Config, differing
+from tuneparts.core.config import Config, differing, parse
 from tuneparts.core.errors import printable
 from tuneparts.core.schema import objective_metric, selection_metric
 from tuneparts.core.selection import Best, Selection
 from tuneparts.data.config import DataConfig
 from tuneparts.data.target import Classes
 from tuneparts.data.task import NO_DATA, Task
-from tuneparts.search.arm import NAME, Arm, ArmSeeds, refuse_packed_runtime, variant_name
+from tuneparts.search.arm import NAME, Arm, variant_name
 from tuneparts.search.space import Value
 from tuneparts.search.stopping import Stop
 from tuneparts.training.config import Runtime
@@ -121,16 +121,20 @@ class Search(Config):
     @model_validator(mode="after")
     def _check_search(self) -> "Search":
         if self.runtime is not None:
-            arms = tuple(_computing(arm, self.runtime) for arm in self.arms)
+            own = {"runtime": self.runtime.model_dump()}
+            arms = tuple(
+                parse(Arm, {**dict(arm), "config": arm.config.replaced(own)})
+                if arm.config.runtime is None and arm.config.takes_runtime
+                else arm
+                for arm in self.arms
+            )
             object.__setattr__(self, "arms", arms)  # still before anyone has seen this search
         objectives, names = self.objectives, [arm.name for arm in self.arms]
         if objectives and len(set(objectives)) < max(2, len(objectives)):
             raise ValueError(f"`objectives` = {list(objectives)}: two or more different metrics")
         if objectives and objectives[0] != self.metric:
-            raise ValueError(
-                f"`metric` = {self.metric}: the first objective is the selection metric, and that "
-                f"is {objectives[0]}; leave `metric` out"
-            )
+            words = f"the first objective is the selection metric, not `{self.metric}`"
+            raise ValueError(f"`objectives` = {list(objectives)}: {words}")
         for name in objectives:
             objective_metric(name)
         selection_metric(self.metric)
@@ -150,12 +154,9 @@ class Search(Config):
     def _check_data(self, arm: Arm) -> None:
         """Refuse an arm whose trials do not report the metric, or lack the data."""
         metric, data, needs_data = self.metric, self.data, arm.config.needs_data
-        if needs_data and data is None:
+        if data is None and (needs_data or arm.has_variants):
             raise ValueError(f"`{arm.name}` learns from data, so the search needs `data`")
         for changes in arm.data_variants():
-            if changes and data is None:
-                varied = ", ".join(changes)
-                raise ValueError(f"`{arm.name}` varies {varied} of the data, but there is none")
             if data is not None:
                 data.replaced(changes)
         is_held_out = data is not None and data.num_val > 0
@@ -176,10 +177,8 @@ class Search(Config):
         if data is not None and metric.startswith("val/") and not isinstance(data.target, Classes):
             own = [one.name for one in data.target.reported() if one.name.startswith("val/")]
             if metric not in own:
-                raise ValueError(
-                    f"for the target `{data.target.kind}` there is no `{metric}`. Use one of: "
-                    f"{', '.join(own)}"
-                )
+                words = f"there is no `{metric}`. Use one of: {', '.join(own)}"
+                raise ValueError(f"for the target `{data.target.kind}` {words}")
 
     def _check_arm(self, arm: Arm, before: Sequence[Arm]) -> None:
         """Refuse another budget, wrong seeds, a leader that does not fit, a target out of reach."""
@@ -207,10 +206,8 @@ class Search(Config):
             raise ValueError(f"`{arm.name}` follows: seeds {alone} are not among the leader's")
         is_same = type(leader.config) is type(arm.config)
         if arm.adopts != "hypers" and not (leader.space and is_same):
-            raise ValueError(
-                f"`{arm.name}` adopts what `{leader.name}` drew: that needs a space and the same "
-                "method"
-            )
+            words = f"adopts what `{leader.name}` drew: that needs a space and the same method"
+            raise ValueError(f"`{arm.name}` {words}")
 
     def _check_contrast(self, names: Sequence[str]) -> None:
         compare = self.compare
@@ -234,28 +231,19 @@ class Search(Config):
             found += arm.config.declared_metrics()
         return tuple(dict.fromkeys(found))
 
-    def max_failures_of(self, arm: str) -> int:
-        """How many lost workers in a row an arm forgives a trial."""
-        own = self.arm(arm).max_failures
-        return self.max_failures if own is None else own
-
     def seeds_of(self, arm: Arm) -> tuple[int, ...]:
         """The seeds of an arm; each is a replicate."""
         return self.seeds if arm.seeds is None else arm.seeds
 
     @property
     def draws_data(self) -> bool:
-        """Whether each replicate has data of its own."""
+        """Whether each replicate has data of its own, as advised by Bouthillier et al. (2021)."""
         return self.data is not None and self.data.seed is None
-
-    def arm_seeds(self, arm: Arm) -> ArmSeeds:
-        """Which seed each source of randomness has in the replicates of an arm."""
-        return ArmSeeds(arm.name, is_fresh=arm.fresh_seed, draws_data=self.draws_data)
 
     def data_draws(self) -> list[int | None]:
         """The seeds of all draws of the data, in order of the replicates; None for a fixed one."""
-        seeds = ((self.arm_seeds(arm), seed) for arm in self.arms for seed in self.seeds_of(arm))
-        return list(dict.fromkeys(own.data(seed) for own, seed in seeds))
+        seeds = (seed for arm in self.arms for seed in self.seeds_of(arm))
+        return list(dict.fromkeys(seeds)) if self.draws_data else [None]
 
     def load_data(
         self, changes: Mapping[str, Value] | None = None, draw: int | None = None
@@ -288,13 +276,3 @@ class Search(Config):
         facts = differing(self, self.model_dump(mode="json", exclude=exclude))
         text = json.dumps(facts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _computing(arm: Arm, runtime: Runtime) -> Arm:
-    """An arm under the runtime of the search, unless it has its own, or can have none."""
-    config = arm.config
-    if config.runtime is not None or not config.takes_runtime:
-        return arm
-    found = arm.model_copy(update={"config": config.replaced({"runtime": runtime.model_dump()})})
-    refuse_packed_runtime(found)
-    return found

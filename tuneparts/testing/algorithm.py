@@ -5,6 +5,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -22,36 +23,25 @@ from tuneparts.training.config import MethodConfig
 
 Score: TypeAlias = Callable[[Segment], float | None]
 """What a segment scores; None if it fails."""
-Pick: TypeAlias = Callable[[int], int]
-"""Which of so many running segments ends next."""
+Pick: TypeAlias = Callable[[Sequence[Segment]], Segment]
+"""Which of the running segments ends next."""
 _KINDS = ("scrambled", "some fail", "some diverge", "all diverge", "all fail")
 _MOST_BATCHES = 10_000
 """An algorithm that has asked for so many does not end."""
-
-
-def _first(count: int) -> int:  # noqa: ARG001
-    return 0
-
-
-def _last(count: int) -> int:
-    return count - 1
+_FIRST, _LAST = itemgetter(0), itemgetter(-1)
 
 
 def _score(kind: str, segment: Segment) -> float | None:
     index = segment.trial.index
     scrambled = math.sin(37 * index + 11 * segment.until + 1)  # no order, no ties
-    match kind:
-        case "rising" | "falling":
-            return (index + segment.until / 1e6) * (1 if kind == "rising" else -1)
-        case "some fail" if index % 4 == 2:
-            return None
-        case "some diverge" if index % 3 == 0 or (index % 3 == 1 and segment.start):
-            return math.inf if index % 3 else math.nan
-        case "all diverge":
-            return math.nan
-        case "all fail":
-            return None
-    return scrambled
+    if kind == "all fail" or (kind == "some fail" and index % 4 == 2):
+        return None
+    if kind == "all diverge" or (kind == "some diverge" and index % 3 == 0):
+        return math.nan
+    if kind == "some diverge" and index % 3 == 1 and segment.start:
+        return math.inf
+    ordered = {"rising": 1, "falling": -1}.get(kind)
+    return scrambled if ordered is None else (index + segment.until / 1e6) * ordered
 
 
 def _failure(score: float | None) -> str | None:
@@ -93,20 +83,17 @@ class AlgorithmContract:
 
     @property
     def arm(self) -> Arm:
-        """The arm that the algorithm runs in."""
         space = {} if isinstance(self.algorithm, Fixed) else dict(self.space)
         return Arm(name="mine", config=self.config, algorithm=self.algorithm, space=space)
 
-    def batches(
-        self, score: Score, *, pick: Pick = _first, repeat: Sequence[ResultTold] = ()
-    ) -> list[Batch]:
-        """All batches of a replicate; `repeat` is the order of results that a journal has."""
-        return self.history(score, pick=pick, repeat=repeat)[0]
+    def batches(self, score: Score) -> list[Batch]:
+        """All batches of a replicate."""
+        return self.history(score)[0]
 
     def history(
-        self, score: Score, *, pick: Pick, repeat: Sequence[ResultTold] = ()
+        self, score: Score, *, pick: Pick = _FIRST, repeat: Sequence[ResultTold] = ()
     ) -> tuple[list[Batch], list[ResultTold]]:
-        """All batches of a replicate, and the order of results where it matters."""
+        """All batches, and the order of results where it matters; a journal's is repeated."""
         metric, arm = selection_metric(self.metric), self.arm
         replicate = Replicate(arm, 0, States(metric))
         replicate.proposals = arm.algorithm.proposals(arm, 0, metric)
@@ -122,8 +109,7 @@ class AlgorithmContract:
             replicate.begin(batches[-1])
             # All that a journal holds has ended when it is read again.
             while (repeat and replicate.running) or (news := replicate.next_news()) is None:
-                running = list(replicate.running.values())
-                one = running[pick(len(running))]
+                one = pick(list(replicate.running.values()))
                 value = score(one)
                 row = {} if value is None else {self.metric: value}
                 replicate.end(one, Result(row, _failure(value)))
@@ -149,12 +135,11 @@ class AlgorithmContract:
         """Unless its timing is free: then it goes by the order that the journal repeats."""
         for score in self.scores:
             expected = _work(self.batches(score))
-            orders: list[Pick] = [_last, random.Random(1).randrange, random.Random(2).randrange]
-            for pick in orders:
+            for pick in (_LAST, random.Random(1).choice, random.Random(2).choice):
                 batches, told = self.history(score, pick=pick)
                 assert self.algorithm.is_free or _work(batches) == expected
-                again = _last if pick is _last else _first
-                assert self.batches(score, pick=again, repeat=told) == batches
+                again = _LAST if pick is _LAST else _FIRST
+                assert self.history(score, pick=again, repeat=told)[0] == batches
 
     def test_it_tries_the_points_of_its_arm_first(self) -> None:
         """The first trials are at the points, in their order, unless it takes none."""

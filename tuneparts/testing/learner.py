@@ -60,7 +60,6 @@ class LearnerContract:
 
     @cached_property
     def task(self) -> Task:
-        """The data."""
         return self.data.load()
 
     def uninterrupted(self) -> "Run":
@@ -112,9 +111,7 @@ class LearnerContract:
     def test_stop_serialise_resume_is_the_uninterrupted_run(self) -> None:
         whole = self.uninterrupted()
         for num_intervals in (1, 2):
-            stopped = self.start()
-            for _ in range(num_intervals):
-                stopped.advance()
+            stopped = self._advanced(num_intervals)
             resumed = self._loaded(stopped)
             assert resumed.passes == stopped.passes
             assert history(resumed) == whole.rows[num_intervals:]
@@ -123,9 +120,7 @@ class LearnerContract:
     def test_no_part_of_a_learner_is_forgotten_by_its_state(self) -> None:
         """Whatever draws, learns or counts, however deep inside, is as it was after loading."""
         for num_intervals in (1, 3):
-            trained = self.start()
-            for _ in range(num_intervals):
-                trained.advance()
+            trained = self._advanced(num_intervals)
             expected, found = (
                 dict(self._parts("learner", one, set())) for one in (trained, self._loaded(trained))
             )
@@ -134,8 +129,7 @@ class LearnerContract:
             assert different == []
 
     def test_two_learners_from_one_state_share_nothing(self) -> None:
-        learner = self.start()
-        learner.advance()
+        learner = self._advanced(1)
         twin = self._loaded(learner)
         before = checkpoint.to_bytes(twin.state_dict())
         learner.advance()
@@ -144,6 +138,12 @@ class LearnerContract:
     def test_global_generators_are_untouched(self) -> None:
         run = self.uninterrupted()
         assert run.generators_after == run.generators_before
+
+    def _advanced(self, num_intervals: int) -> Learner:
+        learner = self.start()
+        for _ in range(num_intervals):
+            learner.advance()
+        return learner
 
     def _loaded(self, learner: Learner) -> Learner:
         """Another learner with the state of this one, by way of bytes."""

@@ -40,8 +40,7 @@ class Cost:
     expected: int
     """Passes, for an estimate."""
     sequential: int
-    """Passes that run one after another, however many workers there are. The queue begins with
-    long chains."""
+    """Passes that run one after another, however many workers; the queue begins with the most."""
 
 
 class Algorithm(Named):
@@ -99,10 +98,8 @@ class Algorithm(Named):
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
         if not isinstance(getattr(cls, "is_adaptive", None), bool):
-            raise ConfigError(
-                f"{cls.__name__} does not say whether results decide what it tries next. Write "
-                "`is_adaptive = True`, or False, into the class."
-            )
+            words = "say whether results decide what is tried next: True or False"
+            raise ConfigError(f"`is_adaptive` of {cls.__name__}: {words}.")
 
     @abstractmethod
     def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:
@@ -215,8 +212,7 @@ class GridSearch(Algorithm):
 
     def _combinations(self, arm: "Arm") -> list[dict[str, Value]]:
         grids = itertools.product(*(dim.grid() or () for dim in arm.space.values()))
-        found = (dict(zip(arm.space, values, strict=True)) for values in grids)
-        return [values for values in found if arm.allows(values)]
+        return list(filter(arm.allows, (dict(zip(arm.space, g, strict=True)) for g in grids)))
 
 
 def draw(arm: "Arm", seed: int, index: int) -> dict[str, Value]:

@@ -52,7 +52,11 @@ class _Rungs(Algorithm):
             )
 
     def _levels(self, arm: Arm) -> list[int]:
-        return rungs(self.min_passes, self.reduction, arm.config.passes)
+        """The budgets at which trials are compared: m, m r, m r^2, ... and the full one."""
+        factors = itertools.repeat(self.reduction)
+        levels = itertools.accumulate(factors, int.__mul__, initial=self.min_passes)
+        passes = arm.config.passes
+        return [*itertools.takewhile(lambda level: level < passes, levels), passes]
 
 
 class SuccessiveHalving(_Rungs):
@@ -71,11 +75,6 @@ class SuccessiveHalving(_Rungs):
         return Cost(self.num_trials, spent, spent, arm.config.passes)
 
     def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
-        """Run trials from rung to rung; of each the best 1/r continue, however many failed.
-
-        The scores of a whole rung decide which continue, but each does as soon as the scores that
-        are missing cannot change it. So the order in which trials end changes nothing.
-        """
         sign = 1.0 if metric.better(1.0, 0.0) else -1.0
         ladders: list[tuple[list[Top], list[int]]] = []
         whole: dict[TrialId, Segment] = {}
@@ -163,12 +162,6 @@ class Asha(_Rungs, Timed):
         yield from judged(trials, levels, judges, metric, is_free=self.is_free)
 
 
-def rungs(min_passes: int, reduction: int, passes: int) -> list[int]:
-    """List the budgets at which trials are compared: m, m r, m r^2, ... and the full one."""
-    levels = itertools.accumulate(itertools.repeat(reduction), int.__mul__, initial=min_passes)
-    return [*itertools.takewhile(lambda level: level < passes, levels), passes]
-
-
 def sizes(num_trials: int, *, reduction: int, num_rungs: int) -> Iterator[int]:
     """Number of trials in each rung: a whole part 1/r of the rung before, and at least one."""
     count = num_trials
@@ -223,14 +216,10 @@ class Top:
 
     def decide(self) -> tuple[list[Any], list[Any]]:
         """List which pass and which do not, of those that no missing score can change."""
-        passed, failed, missing = [], [], self._missing
-        for rank, (_, trial) in enumerate(self._ranked):
-            if trial in self._decided:
-                continue
-            if rank + missing < self._places:
-                passed.append(trial)
-            elif rank >= self._places:
-                failed.append(trial)
+        sure = max(0, self._places - self._missing)
+        best, worst = self._ranked[:sure], self._ranked[self._places :]
+        passed = [trial for _, trial in best if trial not in self._decided]
+        failed = [trial for _, trial in worst if trial not in self._decided]
         self._decided |= {*passed, *failed}
         return passed, failed
 
@@ -245,10 +234,8 @@ def judged(
 ) -> Proposals:
     """Run trials from level to level, as far as they pass; one that does not is stopped.
 
-    At each level trials are judged in their order, each as soon as those before it have been, and
-    there is no barrier. With free timing they are judged in the order in which they arrive. A trial
-    without a finite score does not pass, and judges do not see it. There is a judge for each level
-    but the last, which is the budget.
+    At each level but the last trials are judged in their order, each as soon as those before it
+    have been; with free timing in the order in which they arrive. Judges see finite scores only.
     """
     sign = 1.0 if metric.better(1.0, 0.0) else -1.0
     whole = {one.trial: one for one in trials}
@@ -289,8 +276,7 @@ def judged(
 class Rung:
     """Judges the trials that arrive at a rung, one after the other (Li et al. 2020).
 
-    A trial passes when its reward is not below the (1 - 1/r) quantile, linearly interpolated, of
-    those before it; the first always does.
+    The first passes, and others not below the (1 - 1/r) quantile, interpolated, of those before.
     """
 
     def __init__(self, reduction: int) -> None:

@@ -104,8 +104,5 @@ def exploit(
     broken = sorted(i for i, score in scores.items() if not math.isfinite(score))
     ranked = sorted(scores.keys() - set(broken), key=lambda i: (sign * scores[i], i))
     count = min(round(len(scores) * quantile) or 1, len(scores) // 2)
-    best = ranked[:count]
-    if not best:
-        return {}
-    worst = {*(ranked + broken)[-count:], *broken}
-    return {loser: best[int(rng.integers(len(best)))] for loser in sorted(worst)}
+    best, worst = ranked[:count], {*(ranked + broken)[-count:], *broken}
+    return {i: best[int(rng.integers(len(best)))] for i in sorted(worst)} if best else {}

@@ -104,17 +104,13 @@ class Sampled(Timed):
         return self.replaced({"window": width if self.is_free or width == 1 else wide})
 
     def check(self, arm: Arm) -> None:
-        # Asked of the class, because to call `distribution` would import Optuna.
-        missing = [
-            path
-            for path, dim in arm.space.items()
-            if any(type(part).distribution is Dimension.distribution for part in dim.parts())
-        ]
-        if missing:
-            raise ValueError(
-                f"Optuna needs a dimension's `distribution`, but {missing} of `{arm.name}` have "
-                "none. Define it in their class, or take another algorithm."
-            )
+        for path, dim in arm.space.items():
+            # Asked of the class, because to call `distribution` would import Optuna.
+            if any(type(part).distribution is Dimension.distribution for part in dim.parts()):
+                raise ValueError(
+                    f"Optuna needs a dimension's `distribution`, but `{path}` of `{arm.name}` has "
+                    "none. Define it in its class, or take another algorithm."
+                )
 
     def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
         return self.front_proposals(arm, seed, [metric])
@@ -140,10 +136,8 @@ class Sampled(Timed):
             run = []
             for one in sorted(results):
                 scores = results[one].scores(objectives)
-                if any(map(math.isnan, scores)):
-                    study.tell(asked.pop(one), state=TrialState.FAIL)
-                else:
-                    study.tell(asked.pop(one), scores)
+                failed = TrialState.FAIL if any(map(math.isnan, scores)) else None
+                study.tell(asked.pop(one), None if failed else scores, failed)
         yield Batch(tuple(run))
 
 
@@ -241,17 +235,14 @@ class Pruned(Timed):
         trials = drawn_trials(arm, seed, range(self.num_trials))
         levels = [*range(self.every, arm.config.passes, self.every), arm.config.passes]
         last: dict[int, FrozenTrial] = {}
-        points = [
-            _Point(self, levels[: place + 1], metric, last) for place in range(len(levels) - 1)
-        ]
+        points = [_Point(self, levels[:place], metric, last) for place in range(1, len(levels))]
         yield from judged(trials, levels, points, metric, is_free=self.is_free)
 
 
 class _Point:
     """Judges the trials that arrive at one number of passes, by a pruner and a study of its own.
 
-    `steps` are the passes of the points up to this one, and `last` has, by index, a trial as it was
-    when it was last judged, at whichever point.
+    `steps` are the points up to this one; `last` has trials by index as they were last judged.
     """
 
     def __init__(
@@ -354,17 +345,12 @@ def _made(
     options: Mapping[str, Any],
     seed: int | None = None,
 ) -> Any:
-    """Make a sampler or pruner of Optuna by its short name or import path.
-
-    One that takes a seed is given it; that of a replicate is no option.
-    """
+    """Make a sampler or pruner of Optuna by its short name or import path, seeded if it can be."""
     known = SAMPLERS if noun == "sampler" else PRUNERS
     if name not in known and ":" not in name:
         raise UnknownNameError(noun, name, known)
     if "seed" in options:
-        raise ValueError(
-            f"options['seed']: the seed of `{name}` is that of its replicate; leave it out"
-        )
+        raise ValueError(f"options['seed']: `{name}` has the seed of its replicate; leave it out")
     import optuna
 
     own: Any = getattr(optuna, f"{noun}s")
@@ -377,9 +363,8 @@ def _made(
                 given["seed"] = seed
             made = maker(**given)
         except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"options = {dict(options)}: the {noun} `{name}` says: {error}"
-            ) from error
+            words = f"options = {dict(options)}: the {noun} `{name}` says: {error}"
+            raise ValueError(words) from error
     base = own.BaseSampler if noun == "sampler" else own.BasePruner
     if not isinstance(made, base):
         raise ValueError(f"`{name}` made {made!r:.100}, which is no {base.__name__} of Optuna")
