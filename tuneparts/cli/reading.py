@@ -16,7 +16,7 @@ from tuneparts.cli.output import Form, terminal
 from tuneparts.core import atomic, settings
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.redaction import redact
-from tuneparts.results import rendering, static_export
+from tuneparts.results import rendering
 from tuneparts.search import runs
 from tuneparts.tracking import store
 
@@ -184,8 +184,12 @@ def ranks(
     over one arm is of all tasks.
     """
     form = Form.of(as_json=as_json, as_csv=as_csv)
+    from tuneparts.results import page
+    from tuneparts.results import ranks as over_tasks
+    from tuneparts.results.figures.scores import tasks
+
     # What could not be drawn or told apart is refused before the work, not after it.
-    kinds = [".html"] if static_export.browser() is None else [".html", ".svg"]
+    kinds = [".html"] if page.browser() is None else [".html", ".svg"]
     if plot is not None and (plot.suffix not in kinds or not plot.parent.is_dir()):
         cure = "in a folder that is there (.svg needs Chromium)."
         raise ConfigError(f"`{plot}`: a plot is a file of the kind {' or '.join(kinds)} {cure}")
@@ -199,10 +203,6 @@ def ranks(
     if len(set(scales.values())) > 1 and not mix_scales:
         said = ", ".join(f"{name} is {scale}" for name, scale in scales.items())
         raise ConfigError(f"ranks compare runs of one scale, but {said}. Or say `--mix-scales`.")
-    from tuneparts.results import page
-    from tuneparts.results import ranks as over_tasks
-    from tuneparts.results.figures.scores import tasks
-
     console = terminal(form)
     setting, values = difference({name: facts["data"] or {} for name, facts in searches.items()})
     labels = [value if setting == "run" else f"{setting} {value}" for value in values]
@@ -225,7 +225,7 @@ def ranks(
         if plot.suffix == ".html":
             text = page.figure_page(drawing)
         else:
-            text = static_export.svgs({"plot": json.loads(drawing.figure.to_json())})["plot"]
+            text = page.svgs({"plot": json.loads(drawing.figure.to_json())})["plot"]
         plot.write_text(text, encoding="utf-8", newline="\n")
 
 
