@@ -11,11 +11,10 @@ import plotly.io
 import streamlit as st
 
 from tuneparts.core import schema
-from tuneparts.results import progress
 from tuneparts.results.figures.gallery import draw
 from tuneparts.results.page import address
 from tuneparts.search.card import RunCard
-from views import parts, source
+from views import parts, progress, source
 from views.searches import remaining
 
 PER_PAGE = 50

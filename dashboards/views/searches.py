@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from tuneparts.results import progress
-from views import parts, source
+from tuneparts.results.progress import clock
+from views import parts, progress, source
 
 PER_PAGE = 15
 
@@ -60,5 +60,5 @@ def remaining(part: float, trials: pd.DataFrame) -> str:
     """Say in words which share is done, the time spent and the time left."""
     spent = progress.seconds_spent(trials, source.now())
     left = progress.seconds_left(part, spent)
-    text = f"{part:.0%} · {progress.clock(spent)} elapsed"
-    return text if left is None else f"{text}, about {progress.clock(left)} left"
+    text = f"{part:.0%} · {clock(spent)} elapsed"
+    return text if left is None else f"{text}, about {clock(left)} left"

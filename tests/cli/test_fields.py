@@ -1,17 +1,17 @@
 """The fields that a method's config has are listed, those of a net of its own included."""
 
-from tuneparts.cli.fields import fields
+from tuneparts.cli.listing import fields_of
 from tuneparts.cli.training import split_changes
 from tuneparts.methods.ensembles.config import HneConfig, MsdNetConfig
 
 
 def test_fields_of_the_one_net_that_a_method_takes_are_listed() -> None:
-    found = {one.path: one.default for one in fields(MsdNetConfig)}
+    found = {one.path: one.default for one in fields_of(MsdNetConfig)}
     assert found["sizes.exits"] == "2"  # the default of the method, and not of the net
 
 
 def test_fields_of_any_net_are_left_to_the_listing_of_nets() -> None:
-    paths = {one.path for one in fields(HneConfig)}
+    paths = {one.path for one in fields_of(HneConfig)}
     assert "net" in paths
     assert not any(path.startswith("net.") for path in paths)
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import tuneparts
 from tuneparts import executors
-from tuneparts.cli import doctor, fields, reading, serving
+from tuneparts.cli import doctor, listing, serving
 from tuneparts.cli.main import app
 from tuneparts.cli.output import PIPE_WIDTH, Form, terminal, write
 from tuneparts.core.errors import ConfigError, PortError, UnknownNameError
@@ -118,7 +118,7 @@ def test_a_report_tells_the_answer_first_and_its_files_in_one_line(
     monkeypatch.setattr(
         tuneparts.Results, "write_report", lambda _: {"report.html": page, "b": page}
     )
-    answer = reading.load(None).answer
+    answer = tuneparts.load(None).answer
     lines = invoke("report").splitlines()
     said = " ".join(lines)
     assert said.startswith(" ".join(answer.split())[:60])
@@ -127,7 +127,7 @@ def test_a_report_tells_the_answer_first_and_its_files_in_one_line(
 
 
 def test_fields_of_configs_inside_are_told_with_bounds_and_defaults() -> None:
-    found = {one.path: one for one in fields.fields(catalog.config_class("standard"))}
+    found = {one.path: one for one in listing.fields_of(catalog.config_class("standard"))}
     assert found["optimiser.lr"].takes == "number > 0"
     assert found["optimiser.lr"].default == "0.001"
     assert found["net"].takes == "a net of `tuneparts nets`"

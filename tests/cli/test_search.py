@@ -119,7 +119,7 @@ def test_a_run_of_a_cluster_goes_on_here_only_if_told_so(
     search = load.load("rotated_digits", scale="smoke", arms=["none"])
     made = running.create(search, address="head:6379")
     executed = []
-    monkeypatch.setattr(verb, "execute", lambda run, place, **_: executed.append(place))
+    monkeypatch.setattr(verb, "execute", lambda run, place, *_, **__: executed.append(place))
     with pytest.raises(ConfigError, match="--address head:6379"):
         verb.resume(made.name)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)

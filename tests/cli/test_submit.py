@@ -136,7 +136,7 @@ def test_code_search_and_command_reach_the_cluster(server, search_file) -> None:
     (package,) = server.packages.values()
     names = zipfile.ZipFile(io.BytesIO(package)).namelist()
     assert "searches/asked.py" in names
-    assert "tuneparts/executors/ray/tasks.py" in names
+    assert "tuneparts/executors/ray/cluster.py" in names
     assert not [name for name in names if "__pycache__" in name]
     assert len(package) < 5_000_000
 

@@ -5,7 +5,7 @@ import time
 import pytest
 from rich.console import Console
 
-from tuneparts.results.progress import LiveView
+from tuneparts.results.progress import LiveView, clock
 from tuneparts.search import load
 from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.arm import Arm
@@ -166,3 +166,7 @@ def test_a_line_per_tenth_where_there_is_no_terminal(search: Search) -> None:
     assert lines[0] == "starting"
     assert [line[:5] for line in lines[1:]] == [" 30 %", " 40 %", " 50 %", " 60 %"]
     assert all("elapsed, about" in line and "running" in line for line in lines[1:])
+
+
+def test_clock() -> None:
+    assert [clock(s) for s in (5, 65, 3723)] == ["0:05", "1:05", "1:02:03"]

@@ -194,8 +194,8 @@ def test_replicates_are_added_until_a_pair_is_decided(
 
     monkeypatch.setattr(running, "execute", execute)
     steps = list(running.until_decided(made, ("one", "random"), LOCAL, at_most=5))
-    assert [step.num for _, step in steps] == list(range(3, 3 + len(steps)))
-    last = steps[-1][1]
+    assert [step.num for step in steps] == list(range(3, 3 + len(steps)))
+    last = steps[-1]
     assert last.verdict or last.num == 5
     after = runs.named(tmp_path, made.name)
     if len(steps) > 1:

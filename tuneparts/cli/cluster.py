@@ -10,12 +10,12 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 import tuneparts
-from tuneparts.cli import options
+from tuneparts.cli import estimate, options
 from tuneparts.cli.output import Form, put, terminal
 from tuneparts.cli.running import parse_seeds
 from tuneparts.core import access, provenance
@@ -23,11 +23,7 @@ from tuneparts.core.errors import ClusterError, ConfigError, SecurityError, Tune
 from tuneparts.core.redaction import of_process, redact
 from tuneparts.executors.place import GIB, bundles, describe, refuse_unplaceable, slots
 from tuneparts.search import code, load, runs
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from tuneparts.executors.place import Amounts
+from tuneparts.search.storage import refuse_keys
 
 app = typer.Typer()
 cluster = typer.Typer(name="cluster", help="Look at a Ray cluster.", no_args_is_help=True)
@@ -66,8 +62,6 @@ def submit(
     follow: Annotated[bool, typer.Option(help="Print its output and wait for its end.")] = True,
 ) -> None:
     """Run a search as a job on a Ray cluster; its exit code is ours."""
-    from tuneparts.search.storage import refuse_keys
-
     parse_seeds(seeds)
     is_run = runs.is_name(name)
     if is_run and (trials or seeds or arms or changes or storage):
@@ -252,7 +246,24 @@ def status(
         put(form, "nodes", rows, hint, numbers=numbers, prose=["custom"], free=dict(free))
     if search is None:
         return
-    use, seconds = _use(search, nodes, console)
+    needs = {arm.name: bundles(arm) for arm in search.arms}
+    refuse_unplaceable(needs, nodes)
+    per_pass = estimate.seconds_per_arm(search, console)
+    plans = {plan["arm"]: plan for plan in estimate.plan_rows(search, per_pass)}
+    work = {name: plan["hours"] * 3600 for name, plan in plans.items()}
+    longest = {arm.name: per_pass[arm.name] * arm.config.passes for arm in search.arms}
+    at_once = {n: min(slots(needs[n], nodes), plan["trials"]) for n, plan in plans.items()}
+    use = [
+        {
+            "arm": name,
+            "a trial takes": " + ".join(map(describe, needs[name])),
+            "trials": plan["trials"],
+            "at once": at_once[name],
+            "one after the other": clock(work[name]),
+        }
+        for name, plan in plans.items()
+    ]
+    seconds = wall_seconds(work, longest, at_once)
     hint = f"about {clock(seconds)} on an idle cluster, from a few passes of each arm on one CPU "
     hint += "of this machine; a GPU is faster by a factor that this cannot know"
     numbers, prose = ["trials", "at once", "one after the other"], ["a trial takes"]
@@ -287,34 +298,6 @@ def wall_seconds(
     """
     shared = sum(seconds / max(1, at_once[arm]) for arm, seconds in work.items())
     return max([shared, *longest.values()], default=0.0)
-
-
-def _use(
-    search: Any, nodes: "Sequence[Amounts]", console: "Console"
-) -> tuple[list[dict[str, Any]], float]:
-    """What each arm takes of a cluster, and the seconds of the whole search."""
-    from tuneparts.cli import estimate
-    from tuneparts.results.progress import clock
-
-    needs = {arm.name: bundles(arm) for arm in search.arms}
-    refuse_unplaceable(needs, nodes)
-    per_pass = estimate.seconds_per_arm(search, console)
-    rows: list[dict[str, Any]] = []
-    work: dict[str, float] = {}
-    for plan in estimate.plan_rows(search, per_pass):
-        name = plan["arm"]
-        work[name] = plan["hours"] * 3600
-        rows.append(
-            {
-                "arm": name,
-                "a trial takes": " + ".join(map(describe, needs[name])),
-                "trials": plan["trials"],
-                "at once": min(slots(needs[name], nodes), plan["trials"]),
-                "one after the other": clock(work[name]),
-            }
-        )
-    longest = {arm.name: per_pass[arm.name] * arm.config.passes for arm in search.arms}
-    return rows, wall_seconds(work, longest, {row["arm"]: row["at once"] for row in rows})
 
 
 app.add_typer(cluster)

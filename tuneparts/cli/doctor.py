@@ -14,7 +14,6 @@ from tuneparts.cli import options
 from tuneparts.cli.output import Form, put, terminal
 from tuneparts.core import provenance, settings
 from tuneparts.core.redaction import redact
-from tuneparts.results import static_export
 from tuneparts.search import load, runs
 from tuneparts.tracking import store
 
@@ -149,7 +148,8 @@ def _dashboard() -> str:
 
 
 def _chromium() -> str:
-    browser = static_export.browser()
-    if browser is None:
+    from tuneparts.results.page import browser
+
+    if (found := browser()) is None:
         raise _AbsentError("reports lack figures as .svg; install Chromium or Chrome for them")
-    return str(browser)
+    return found

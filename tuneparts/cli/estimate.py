@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
@@ -12,54 +12,45 @@ from tuneparts.core.glossary import PASS_IN_SHORT
 from tuneparts.core.provenance import usable_cpus
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.results.rendering import Table, show
-from tuneparts.search.arm import Arm
-
-if TYPE_CHECKING:
-    from tuneparts.search.spec import Search
+from tuneparts.search.spec import Search
 
 
-def seconds_per_arm(search: Any, console: Console) -> dict[str, float]:
-    """Seconds of one pass of each arm, evaluation included in proportion."""
+def seconds_per_arm(search: Search, console: Console) -> dict[str, float]:
+    """Seconds of one pass of each arm, evaluation included in proportion.
+
+    Two short intervals and one longer one separate training from evaluation. On a CPU it is CPU
+    time, so that what else runs here does not count.
+    """
     import torch
 
     from tuneparts.training.learner import Context, available_device
-
-    torch.set_num_threads(1)
-    with console.status("measuring a few passes of each arm"):
-        task = search.load_data()
-        return {
-            arm.name: _seconds_per_pass(
-                arm, Context(task=task, seed=0, device=available_device(arm.resources.gpus))
-            )
-            for arm in search.arms
-        }
-
-
-def _seconds_per_pass(arm: Arm, context: Any) -> float:
-    """Two short intervals and one longer one separate training from evaluation.
-
-    On a CPU it is CPU time, so that what else runs here does not count.
-    """
     from tuneparts.training.pack import Pack
 
-    clock = time.process_time if context.device.type == "cpu" else time.perf_counter
-    values = arm.sample(numpy_generator(0, "measure"))  # the config may lack what they give
-    config, _ = arm.config_at(values).measurable()
-    short, long = 2, 6
-    times = []
-    for length in (short, short, long):  # the first one warms up
-        budget = {"interval": length, "passes": max(length * 100, config.passes)}
-        learner: Any = config.replaced(budget).build(context)
-        trained = Pack({0: learner}, arm.packed) if arm.packed > 1 else learner
-        start = clock()
-        trained.advance()
-        times.append(clock() - start)
-    per_pass = max((times[2] - times[1]) / (long - short), 0.0)
-    evaluation = max(times[1] - short * per_pass, 0.0)
-    return per_pass / min(arm.packed, arm.trials_per_seed) + evaluation / config.interval
+    torch.set_num_threads(1)
+    found, short, long = {}, 2, 6
+    with console.status("measuring a few passes of each arm"):
+        task = search.load_data()
+        for arm in search.arms:
+            device = available_device(arm.resources.gpus)
+            clock = time.process_time if device.type == "cpu" else time.perf_counter
+            values = arm.sample(numpy_generator(0, "measure"))  # the config may lack what they give
+            config, _ = arm.config_at(values).measurable()
+            times = []
+            for length in (short, short, long):  # the first one warms up
+                budget = {"interval": length, "passes": max(length * 100, config.passes)}
+                context = Context(task=task, seed=0, device=device)
+                learner: Any = config.replaced(budget).build(context)
+                trained = Pack({0: learner}, arm.packed) if arm.packed > 1 else learner
+                start = clock()
+                trained.advance()
+                times.append(clock() - start)
+            per_pass = max((times[2] - times[1]) / (long - short), 0.0)
+            evaluation = max(times[1] - short * per_pass, 0.0) / config.interval
+            found[arm.name] = per_pass / min(arm.packed, arm.trials_per_seed) + evaluation
+    return found
 
 
-def print_plan(search: Any, console: Console, form: Form = Form.TABLE) -> None:
+def print_plan(search: Search, console: Console, form: Form = Form.TABLE) -> None:
     """Trials, passes and resources of each arm, and the time where the data is there."""
     try:
         costs, why_not = seconds_per_arm(search, console), ""
@@ -98,7 +89,7 @@ def print_plan(search: Any, console: Console, form: Form = Form.TABLE) -> None:
     )
 
 
-def spared_passes(search: "Search") -> dict[str, int]:
+def spared_passes(search: Search) -> dict[str, int]:
     """Passes of each arm's trials that another trial of the seed makes for them."""
     found, begun = {}, set()
     for arm in search.arms:
@@ -109,7 +100,7 @@ def spared_passes(search: "Search") -> dict[str, int]:
     return found
 
 
-def plan_rows(search: "Search", costs: Mapping[str, float] | None) -> list[dict[str, Any]]:
+def plan_rows(search: Search, costs: Mapping[str, float] | None) -> list[dict[str, Any]]:
     """What each arm will take, with the time if the seconds of a pass of each arm are given.
 
     Passes are those of all its trials; what is tried again from a checkpoint is not counted twice.

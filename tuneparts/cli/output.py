@@ -2,13 +2,13 @@
 
 import csv
 import json
-import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
+from pydantic_core import to_jsonable_python
 from rich.console import Console
 
 from tuneparts.core.errors import ConfigError
@@ -36,9 +36,8 @@ class Form(StrEnum):
 def terminal(form: Form = Form.TABLE) -> Console:
     """Where people read: stdout; or stderr, where stdout is a program's."""
     is_aside = form is not Form.TABLE
-    stream = sys.stderr if is_aside else sys.stdout
-    is_unlimited = not stream.isatty() and "COLUMNS" not in os.environ
-    width = PIPE_WIDTH if is_unlimited else None
+    is_limited = (sys.stderr if is_aside else sys.stdout).isatty() or "COLUMNS" in os.environ
+    width = None if is_limited else PIPE_WIDTH
     return Console(stderr=is_aside, width=width, highlight=False, markup=False)
 
 
@@ -65,31 +64,23 @@ def put(
 
 def write(form: Form, name: str, rows: Sequence[Mapping[str, Any]], /, **facts: Any) -> None:
     """Print rows for a program: under their name in a JSON object with other facts, or as CSV."""
+    plain = to_jsonable_python(  # without NaN
+        {**facts, name: list(rows)},
+        inf_nan_mode="null",
+        fallback=lambda value: value.item() if hasattr(value, "item") else str(value),  # of numpy
+    )
     if form is Form.JSON:
-        print(json.dumps(_plain({**facts, name: list(rows)})))
+        print(json.dumps(plain))
         return
-    columns = list(dict.fromkeys(key for row in rows for key in row))
+    columns = list(dict.fromkeys(key for row in plain[name] for key in row))
     writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
     writer.writeheader()
-    for row in rows:
-        plain = _plain(row).items()
-        writer.writerow({k: json.dumps(v) if isinstance(v, dict | list) else v for k, v in plain})
+    for row in plain[name]:
+        texts = {k: json.dumps(v) if isinstance(v, dict | list) else v for k, v in row.items()}
+        writer.writerow(texts)
 
 
 def _text(value: Any) -> str:
     if isinstance(value, int | float):
         return f"{value:,}" if isinstance(value, int) else f"{value:g}"
     return "" if value is None else str(value)
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON has it: no NaN, and text for what it does not know."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple | set):
-        return [_plain(one) for one in value]
-    if hasattr(value, "item"):  # of numpy
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

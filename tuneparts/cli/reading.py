@@ -2,7 +2,7 @@
 
 import json
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ from tuneparts.cli.output import Form, terminal
 from tuneparts.core import atomic, settings
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.redaction import redact
-from tuneparts.results import rendering, static_export
+from tuneparts.results import rendering
 from tuneparts.search import runs
 from tuneparts.tracking import store
 
@@ -58,12 +58,12 @@ def load(name: str | None) -> "tuneparts.Results":
 
 def show(results: "tuneparts.Results", console: Console) -> dict[str, Path]:
     """Print the answer and the tables of a run, write its report, and say where it lies."""
-    console.print(results.answer, highlight=False, markup=False)
+    console.print(results.answer)
     rendering.show(console, *results.tables)
     with console.status("writing the report"):
         paths = results.write_report()
     said = f"report      {_short(paths['report.html'])} (with {len(paths) - 1} tables and figures "
-    console.print(f"{said}beside it)", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{said}beside it)", soft_wrap=True)
     return paths
 
 
@@ -184,17 +184,25 @@ def ranks(
     over one arm is of all tasks.
     """
     form = Form.of(as_json=as_json, as_csv=as_csv)
-    _check(names, plot)
+    from tuneparts.results import page
+    from tuneparts.results import ranks as over_tasks
+    from tuneparts.results.figures.scores import tasks
+
+    # What could not be drawn or told apart is refused before the work, not after it.
+    kinds = [".html"] if page.browser() is None else [".html", ".svg"]
+    if plot is not None and (plot.suffix not in kinds or not plot.parent.is_dir()):
+        cure = "in a folder that is there (.svg needs Chromium)."
+        raise ConfigError(f"`{plot}`: a plot is a file of the kind {' or '.join(kinds)} {cure}")
+    folders = {Path(name).resolve() for name in names if Path(name).is_dir()}
+    if len({folder.name for folder in folders}) < len(folders):
+        said = ", ".join(sorted(map(str, folders)))
+        raise ConfigError(f"{said}: released folders have names of their own. Rename one.")
     found = list({one.name: one for one in map(load, names)}.values())
     searches = {one.name: one.search_facts for one in found}
     scales = {name: str(facts.get("scale")) for name, facts in searches.items()}
     if len(set(scales.values())) > 1 and not mix_scales:
         said = ", ".join(f"{name} is {scale}" for name, scale in scales.items())
         raise ConfigError(f"ranks compare runs of one scale, but {said}. Or say `--mix-scales`.")
-    from tuneparts.results import page
-    from tuneparts.results import ranks as over_tasks
-    from tuneparts.results.figures.scores import tasks
-
     console = terminal(form)
     setting, values = difference({name: facts["data"] or {} for name, facts in searches.items()})
     labels = [value if setting == "run" else f"{setting} {value}" for value in values]
@@ -217,20 +225,8 @@ def ranks(
         if plot.suffix == ".html":
             text = page.figure_page(drawing)
         else:
-            text = static_export.svgs({"plot": json.loads(drawing.figure.to_json())})["plot"]
+            text = page.svgs({"plot": json.loads(drawing.figure.to_json())})["plot"]
         plot.write_text(text, encoding="utf-8", newline="\n")
-
-
-def _check(names: Sequence[str], plot: Path | None) -> None:
-    """Refuse what could not be drawn or told apart before the work, not after it."""
-    kinds = [".html"] if static_export.browser() is None else [".html", ".svg"]
-    if plot is not None and (plot.suffix not in kinds or not plot.parent.is_dir()):
-        cure = "in a folder that is there (.svg needs Chromium)."
-        raise ConfigError(f"`{plot}`: a plot is a file of the kind {' or '.join(kinds)} {cure}")
-    folders = {Path(name).resolve() for name in names if Path(name).is_dir()}
-    if len({folder.name for folder in folders}) < len(folders):
-        said = ", ".join(sorted(map(str, folders)))
-        raise ConfigError(f"{said}: released folders have names of their own. Rename one.")
 
 
 def difference(data: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[Any]]:
@@ -314,15 +310,17 @@ def verify(
         console.print(line, soft_wrap=True)
     if form is not Form.TABLE:
         facts = {"run": one_run.name, "trials": len(done), "numbers": count, "failed": failed}
-        output.write(form, "differences", [vars(one) for one in found], **facts)
+        rows = [{**vars(one), "trial": str(one.trial)} for one in found]
+        output.write(form, "differences", rows, **facts)
     if not found and not failed:
         console.print(f"{count:,} numbers of {len(done)} trials are the same")
         return
     if found and form is Form.TABLE:
         headers = ["trial", "passes", "metric", "reported", "now"]
-        rows = [(d.trial, d.step, d.metric, repr(d.reported), repr(d.found)) for d in found[:_MOST]]
+        shown = [vars(one).values() for one in found[:_MOST]]
+        cells = [[*place, repr(reported), repr(now)] for *place, reported, now in shown]
         notes = [f"{len(found) - _MOST} more differ."] if len(found) > _MOST else []
-        table = rendering.Table.of_rows(headers, rows, numbers=headers[3:], notes=notes)
+        table = rendering.Table.of_rows(headers, cells, numbers=headers[3:], notes=notes)
         rendering.show(console, table)
     raise SystemExit(1)
 

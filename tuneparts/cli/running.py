@@ -5,27 +5,25 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from tuneparts.cli import options, reading
 from tuneparts.cli.output import Form, terminal
 from tuneparts.core import provenance, settings
 from tuneparts.core.errors import AllFailedError, BusyError, ConfigError, InterruptedRunError
 from tuneparts.core.redaction import redact
-
-if TYPE_CHECKING:  # they bring torch and pandas, and a mistake is told before
-    from rich.console import Console
-
-    from tuneparts.executors.place import Place
-    from tuneparts.results.compare import Decision
-    from tuneparts.results.results import Results
-    from tuneparts.search.runs import Run
+from tuneparts.executors.place import Place, fitted
+from tuneparts.search import load, locks, runs, stopping
+from tuneparts.search.journal import Journal
+from tuneparts.search.plan import Plan
+from tuneparts.tracking import store
 
 app = typer.Typer()
 INTERRUPTED = 130
@@ -58,8 +56,6 @@ def search(
 ) -> None:
     """Run a search and print the table that answers its question."""
     replicates, form = parse_seeds(seeds), Form.of(as_json=as_json, as_csv=as_csv)
-    from tuneparts.search import load, runs
-
     place = place_of(address, local=local, ray=ray, cpus=cpus)
     path, console = load.find(name), terminal(form)
     with console.status("reading the search file"):
@@ -71,10 +67,8 @@ def search(
             arms=None if arms is None else arms.split(","),
             changes=changes or [],
         )
-        from tuneparts.executors.place import fitted
-        from tuneparts.results import running
-    question = load.question(path)
-    console.print(f"{path.stem} at scale {scale}: {question}", highlight=False, markup=False)
+        from tuneparts.results import running  # brings pandas, and a mistake is printed before
+    console.print(f"{path.stem} at scale {scale}: {load.question(path)}")
     if dry_run:
         from tuneparts.cli import estimate
 
@@ -83,17 +77,12 @@ def search(
         estimate.print_plan(resolved, console, form)
         return
     refuse_temporary_results()
-    with running.connected(resolved, address, console):
-        resolved = fitted(resolved, place)
-        found = runs.newest_of(settings.current().results_dir, resolved) if resume else None
-        made = found or running.create(resolved, storage=storage, address=address)
-        execute(made, place, console=console, form=form)
+    with running.begun(resolved, place, console, storage=storage, resume=resume) as made:
+        execute(made, place, console, form=form)
 
 
-def place_of(address: str | None, *, local: bool, ray: bool, cpus: float | None) -> "Place":
+def place_of(address: str | None, *, local: bool, ray: bool, cpus: float | None) -> Place:
     """The place that the flags of a verb name."""
-    from tuneparts.executors.place import Place
-
     if local and (ray or address):
         other = "--ray" if ray else "--address"
         raise ConfigError(f"`--local` runs a search without Ray, but got `{other}` too.")
@@ -111,15 +100,9 @@ def parse_seeds(text: str | None) -> list[int] | None:
 
 
 def refuse_temporary_results() -> None:
-    """Refuse to write into the copy of the code that Ray makes for a job, and removes after it.
-
-    Raises:
-        ConfigError: This process is a job, and was not told where results go.
-    """
-    if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
-        return
-    results = settings.current().results_dir
-    if results.is_relative_to(Path.cwd()):
+    """Refuse to write into the copy of the code that Ray makes for a job, and removes after it."""
+    results, is_job = settings.current().results_dir, "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ
+    if is_job and results.is_relative_to(Path.cwd()):
         raise ConfigError(
             f"results outlive the job that makes them, but they would lie in {results}, which Ray "
             "removes. Name a folder that stays: `tuneparts submit --results PATH`, or "
@@ -128,19 +111,15 @@ def refuse_temporary_results() -> None:
 
 
 def execute(
-    made: "Run",
-    place: "Place",
+    made: runs.Run,
+    place: Place,
+    console: Console,
     *,
-    console: "Console",
     retry_failed: bool = False,
     form: Form = Form.TABLE,
 ) -> None:
-    """Run what is left of a run, follow it, and print what it found.
-
-    Raises:
-        AllFailedError: Every trial failed, so that a script hears of it.
-    """
-    console.print(f"run {made.name}", highlight=False, soft_wrap=True)
+    """Run what is left of a run, follow it, and print what it found."""
+    console.print(f"run {made.name}", soft_wrap=True)
     with console.status("reading what the run needs"):
         from tuneparts.results import running
 
@@ -154,9 +133,9 @@ def execute(
                 show=lambda results: reading.show(results, console),
             )
         except InterruptedRunError as error:
-            console.print(str(error), highlight=False, soft_wrap=True)
+            console.print(str(error), soft_wrap=True)
             raise SystemExit(128 + came[0] if came else INTERRUPTED) from None
-    console.print(where_to_look(made), highlight=False, markup=False, soft_wrap=True)
+    console.print(where_to_look(made), soft_wrap=True)
     if form is not Form.TABLE:
         reading.write(results, form)
     trials = results.trials
@@ -173,8 +152,7 @@ def execute(
 def _as_ctrl_c() -> Iterator[list[int]]:
     """Let SIGTERM and SIGHUP interrupt the block; yields the list of those that came.
 
-    Batch systems and containers send SIGTERM, a closed terminal SIGHUP. The first one interrupts,
-    more of them are not heard while the search is put away.
+    Batch systems and containers send SIGTERM, a closed terminal SIGHUP. Only the first interrupts.
 
     Example:
         >>> with _as_ctrl_c() as came:
@@ -190,8 +168,11 @@ def _as_ctrl_c() -> Iterator[list[int]]:
         came.append(number)
         for ending in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(ending, signal.SIG_IGN)
-        if number == signal.SIGHUP:
-            _leave_terminal()
+        if number == signal.SIGHUP:  # what is printed to a terminal that is gone is an error
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            for stream in filter(os.isatty, (1, 2)):
+                os.dup2(nowhere, stream)
+            os.close(nowhere)
         raise KeyboardInterrupt
 
     before = {n: signal.signal(n, interrupt) for n in (signal.SIGTERM, signal.SIGHUP)}
@@ -202,29 +183,19 @@ def _as_ctrl_c() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _leave_terminal() -> None:
-    """Print into nothing from now on: a terminal that is gone refuses every word."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):
-        if os.isatty(stream):
-            os.dup2(nowhere, stream)
-    os.close(nowhere)
-
-
-def where_to_look(run: "Run") -> str:
+def where_to_look(run: runs.Run) -> str:
     """Where MLflow shows a run: a link to its experiment on a server, else the verb that serves it.
 
     The server is not asked: the run's folder knows the experiment since it was tracked.
     """
-    from tuneparts.tracking import card, record, store
+    from tuneparts.tracking import card, record
 
     uri = settings.current().tracking_uri
     if not store.is_server(uri):
         return "MLflow UI   tuneparts ui --open"
-    known, server = record.load(run.folder), redact(uri).rstrip("/")
-    if known is None or known.experiment is None:
-        return f"MLflow      {server}"
-    return f"MLflow      {server}/{card.run_link(known.experiment, '')}"
+    known = record.load(run.folder)
+    link = card.run_link(known.experiment, "") if known and known.experiment else ""
+    return f"MLflow      {redact(uri).rstrip('/')}/{link}".rstrip("/")
 
 
 @app.command()
@@ -237,33 +208,17 @@ def resume(
     cpus: options.Cpus = None,
 ) -> None:
     """Continue a run that was interrupted; by default the newest."""
-    from tuneparts.search import runs
-
     refuse_temporary_results()
     found = runs.named(settings.current().results_dir, run, begun=True)
     place = place_of(address, local=local, ray=ray, cpus=cpus)
-    console = terminal()
-    _refuse_other_place(found, place)
-    console.print(found.card["search"].get("question", ""), highlight=False, markup=False)
-    execute(found, place, retry_failed=retry_failed, console=console)
-
-
-def _refuse_other_place(run: "Run", place: "Place") -> None:
-    """Ask before a cluster's run goes on here, unless `--local` or `--ray` say so.
-
-    Raises:
-        ConfigError: There is nobody to ask, or the answer is no.
-    """
-    address = run.card.get("address")
-    if address is None or place.executor is not None:
-        return
-    question = f"{run.name} ran on the Ray cluster at {address}. Continue it on this machine?"
-    if not (sys.stdin.isatty() and typer.confirm(question)):
-        raise ConfigError(
-            f"a run goes on where it began unless it is told otherwise, and {run.name} ran on the "
-            f"Ray cluster at {address}. Say `--address {address}`, or `--local` or `--ray` for "
-            "this machine."
-        )
+    began_at, console = found.card.get("address"), terminal()
+    if began_at is not None and place.executor is None:
+        said = f"{found.name} ran on the Ray cluster at {began_at}."
+        if not (sys.stdin.isatty() and typer.confirm(f"{said} Continue it on this machine?")):
+            here = "`--local` or `--ray` for this machine"
+            raise ConfigError(f"{said} Say `--address {began_at}` to continue it there, or {here}.")
+    console.print(found.card["search"].get("question", ""))
+    execute(found, place, console, retry_failed=retry_failed)
 
 
 @app.command(epilog=options.words("arm", "trial", "replicate"))
@@ -314,48 +269,33 @@ def extend(
     pair = None if until_decided is None else reading.parse_pair(until_decided)
     numbers, replicates = parse_trials(trials), parse_seeds(seeds) or ()
     from tuneparts.results import running
-    from tuneparts.search import runs
 
-    place = place_of(address, local=local, ray=ray, cpus=cpus)
+    place, console = place_of(address, local=local, ray=ray, cpus=cpus), terminal()
     refuse_temporary_results()
     found = runs.named(settings.current().results_dir, run)
     where = place.settled(found.search)
-    if pair is not None:
-        decided = running.until_decided(
-            found, pair, where, metric=metric, within=within, at_most=at_most
-        )
-        _follow(decided, pair, metric, within)
+    if pair is None:
+        names = [] if arms is None else arms.split(",")
+        more = {"trials": numbers, "seeds": replicates}
+        found, news = running.grow(found, where, arms=names, search=search, dry_run=dry_run, **more)
+        console.print("\n".join(news or ["nothing is new"]), soft_wrap=True)
+        if not dry_run:
+            execute(found, place, console)
         return
-    names = [] if arms is None else arms.split(",")
-    found, news = running.grow(
-        found, where, arms=names, search=search, dry_run=dry_run, trials=numbers, seeds=replicates
-    )
-    console = terminal()
-    for line in news or ["nothing is new"]:
-        console.print(line, highlight=False, soft_wrap=True)
-    if not dry_run:
-        execute(found, place, console=console)
-
-
-def _follow(
-    steps: "Iterable[tuple[Results, Decision]]",
-    pair: tuple[str, str],
-    metric: str,
-    within: float | None,
-) -> None:
-    """Say after each replicate that is added what is known of the difference of two arms."""
-    (one, other), console = pair, terminal()
-    for _, step in steps:
+    one, other = pair
+    for step in running.until_decided(
+        found, pair, where, metric=metric, within=within, at_most=at_most
+    ):
         span = step.interval
         bounds = f"always-valid 95 % interval {span.low:+.4f} to {span.high:+.4f}"
         said = f"{step.num} replicates: {metric} of {one} - {other} {step.mean:+.4f}, "
         said += bounds if math.isfinite(span.low) else "no interval yet"
-        console.print(said, highlight=False, soft_wrap=True)
+        console.print(said, soft_wrap=True)
     words = {
         "": f"cannot tell {one} from {other} with {step.num} replicates",
         "equivalent": f"{one} and {other} are equivalent within {within}",
     }
-    console.print(words.get(step.verdict, f"{one} is {step.verdict} than {other}"), highlight=False)
+    console.print(words.get(step.verdict, f"{one} is {step.verdict} than {other}"))
 
 
 def parse_trials(text: str | None) -> int | dict[str, int] | None:
@@ -382,14 +322,17 @@ def stop(run: options.NeededRun) -> None:
     such. The run's folder must be seen from here. Ctrl-C, in contrast, interrupts a run, which
     then can be resumed.
     """
-    from tuneparts.search import locks, runs, stopping
-
     found = runs.named(settings.current().results_dir, run)
     message = f"asked for by {redact(provenance.user()) or 'somebody'}"
     console = terminal()
     try:
-        with locks.lock(found.folder):
-            said = "is stopped" if _stop_here(found, message) else "has nothing left to stop"
+        journal = found.folder / "journal.jsonl"
+        with locks.lock(found.folder), closing(Journal(journal)) as opened:
+            with found.code.importable():
+                plan, before = Plan(found.search, opened), len(opened.events)
+                plan.stop(message)
+            is_news = len(opened.events) > before
+        said = "is stopped" if is_news else "has nothing left to stop"
         said += f"; no driver was running it. Its report: tuneparts resume {found.name}"
         console.print(f"{found.name} {said}", soft_wrap=True)
         return
@@ -402,23 +345,7 @@ def stop(run: options.NeededRun) -> None:
     if file.exists():
         console.print(f"asked for, but the driver has not answered for {PATIENCE:g} s", style="red")
         raise SystemExit(INCOMPLETE)
-    console.print(f"{found.name} is stopped", highlight=False, soft_wrap=True)
-
-
-def _stop_here(run: "Run", message: str) -> bool:
-    """Stop a run that has no driver; returns whether there was something to stop."""
-    from tuneparts.search.journal import Journal
-    from tuneparts.search.plan import Plan
-
-    journal = Journal(run.folder / "journal.jsonl")
-    try:
-        with run.code.importable():
-            plan = Plan(run.search, journal)
-            before = len(journal.events)
-            plan.stop(message)
-            return len(journal.events) > before
-    finally:
-        journal.close()
+    console.print(f"{found.name} is stopped", soft_wrap=True)
 
 
 @app.command()
@@ -433,12 +360,10 @@ def sync(run: options.Run = None) -> None:
     from rich.progress import Progress
 
     from tuneparts.results.running import log_reader, tracking_card
-    from tuneparts.search import locks, runs
     from tuneparts.tracking import tracker
 
     found = runs.named(settings.current().results_dir, run)
-    uri = settings.current().tracking_uri
-    console = terminal()
+    uri, console = settings.current().tracking_uri, terminal()
     journal = found.folder / "journal.jsonl"
     size = journal.stat().st_size if journal.exists() else 0
     card = tracking_card(found)
@@ -452,11 +377,11 @@ def sync(run: options.Run = None) -> None:
             read_log=log_reader(found),
         )
     for problem in done.problems:
-        console.print(f"tracking: {problem}", style="yellow", highlight=False)
+        console.print(f"tracking: {problem}", style="yellow")
     if not done.is_complete:
         raise SystemExit(INCOMPLETE)
     said = f"{redact(uri)} already has every point of {found.name}"
     if done.runs or done.points:
         said = f"sent {done.runs} MLflow runs and {done.points} points of {found.name} to "
         said += redact(uri)
-    console.print(said, highlight=False)
+    console.print(said)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.progress import Progress
@@ -15,11 +15,6 @@ from tuneparts.core import redaction, schema
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods import catalog
 from tuneparts.search.load import parse_change
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from tuneparts.data.task import Task
 
 app = typer.Typer()
 
@@ -120,6 +115,7 @@ def compress(
     from tuneparts.methods.pwfn.codefile import TORCHVISION, torchvision_net
     from tuneparts.methods.pwfn.config import PwfnConfig
     from tuneparts.training.learner import available_device
+    from tuneparts.training.loop import SupervisedLearner
     from tuneparts.training.process import keep_freed_memory
 
     form = Form.of(as_json=as_json, as_csv=as_csv)
@@ -128,8 +124,17 @@ def compress(
     if not Path(source).is_file() and not source.startswith(TORCHVISION):
         if data is not None or of_data:
             raise ConfigError(f"`{source}`: a run brings its own data. Leave other data out.")
-        net, task, note = _of_run(source, arm, own)
+        results = tuneparts.load(source)
+        trial = results.selected_trial(results.best_arm() if arm is None else arm)
+        learner = results.learner(trial)
+        if not isinstance(learner, SupervisedLearner):
+            raise ConfigError(f"{trial}: has no single net. Take another arm by `--arm`.")
+        note = f"the net of {redaction.redact(str(trial))}"
+        if learner.config.hypers != type(learner.config.hypers)():
+            note += "; its hypers act around it and are not part of the file"
         console.print(note)
+        own.setdefault("batch_size", learner.config.batch_size)
+        net, task = learner.trained_net(), learner.context.task
     elif arm is not None:
         raise ConfigError(f"--arm {arm}: only a run has arms, but `{source}` is none.")
     else:
@@ -157,19 +162,3 @@ def compress(
     hint += f'load it: tuneparts.methods.pwfn.load("{out}", net)'
     facts: dict[str, Any] = {"file": str(out), "left_out": small.left_out}
     put(form, "rows", rows, hint, numbers=["before", "after"], **facts)
-
-
-def _of_run(name: str, arm: str | None, own: dict[str, Any]) -> "tuple[nn.Module, Task, str]":
-    """The net of a run's best trial, with a line on which it is; `own` gets its batch size."""
-    from tuneparts.training.loop import SupervisedLearner
-
-    results = tuneparts.load(name)
-    trial = results.selected_trial(results.best_arm() if arm is None else arm)
-    learner = results.learner(trial)
-    if not isinstance(learner, SupervisedLearner):
-        raise ConfigError(f"{trial}: has no single net. Take another arm by `--arm`.")
-    note = f"the net of {redaction.redact(str(trial))}"
-    if learner.config.hypers != type(learner.config.hypers)():
-        note += "; its hypers act around it and are not part of the file"
-    own.setdefault("batch_size", learner.config.batch_size)
-    return learner.trained_net(), learner.context.task, note

@@ -2,16 +2,27 @@
 
 The template `page.html` escapes everything that comes from outside (names, errors, commands); the
 content security policy forbids the page to load anything, whatever slipped through.
+
+For papers a headless Chromium, where one is installed, draws the figures as SVG files; each figure
+of the page offers its SVG without one.
 """
 
 import base64
 import functools
 import gzip
 import hashlib
+import json
+import logging
+import os
 import re
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Mapping
 from importlib import resources
+from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 from jinja2 import Environment
 from markupsafe import Markup, escape
@@ -36,6 +47,27 @@ _POLICY = (
 """What a browser lets the page do: run the two scripts that it knows by hash, and no other."""
 _Section: TypeAlias = dict[str, Any]
 """What the template shows of one section: its id, heading and kind, and what the kind needs."""
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+"""Browsers that can draw, in the order in which they are looked for."""
+WIDTH = 760
+"""Pixels; about the width of a page of text, so that letters keep their size in print."""
+_log = logging.getLogger(__name__)
+_FLAGS = (
+    "--headless", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--no-first-run", "--dump-dom", "--virtual-time-budget=30000",
+)  # fmt: skip
+_PAGE = """<!DOCTYPE html><meta charset="utf-8"><body><script>%s</script><script>
+(async () => {
+  for (const [name, { data, layout }] of Object.entries(%s)) {
+    const size = { width: %d, height: layout.height };
+    const url = await Plotly.toImage({ data, layout }, { format: "svg", ...size });
+    const place = document.createElement("pre");
+    place.id = name;
+    place.textContent = url.slice(url.indexOf(",") + 1);
+    document.body.append(place);
+  }
+})();
+</script></body>"""
 
 
 def page(run_data: RunData, drawings: Mapping[str, Drawing | Note]) -> str:
@@ -169,3 +201,42 @@ def _ends(run_data: RunData) -> list[_Section]:
     facts = {name: value or "unknown" for name, value in facts.items()}
     heading = "Where it comes from"
     return [*found, {"kind": "facts", "id": "origin", "heading": heading, "facts": facts}]
+
+
+def browser() -> str | None:
+    """Return the path of the browser that draws; None where there is none."""
+    return next((path for path in map(shutil.which, NAMES) if path), None)
+
+
+def write_svgs(folder: Path) -> dict[str, Path]:
+    """Draw every `figures/<name>.json` of a report as `figures/<name>.svg` beside it."""
+    sources = sorted((folder / "figures").glob("*.json"))
+    figures = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sources}
+    paths = {}
+    for stem, text in svgs(figures).items():
+        path = paths[f"figures/{stem}.svg"] = folder / "figures" / f"{stem}.svg"
+        path.write_text(text, encoding="utf-8", newline="\n")
+    return paths
+
+
+def svgs(figures: Mapping[str, object]) -> dict[str, str]:
+    """Draw figures, given as plotly's JSON by name, as SVG text; those that fail are logged."""
+    command = browser()
+    if command is None or not figures:
+        return {}
+    data = json.dumps(dict(figures)).replace("<", "\\u003c")
+    # Chromium's sandbox refuses to run as root.
+    flags = [*_FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    with tempfile.TemporaryDirectory(prefix="tuneparts-static-export-") as place:
+        path = Path(place) / "figures.html"
+        path.write_text(_PAGE % (get_plotlyjs(), data, WIDTH), encoding="utf-8")
+        run = [command, *flags, f"--user-data-dir={place}/profile", path.as_uri()]
+        try:
+            done = subprocess.run(run, capture_output=True, text=True, timeout=120, check=True)
+        except (OSError, subprocess.SubprocessError) as error:
+            _log.warning("figures are not drawn as SVG: %s", error)
+            return {}
+    found = dict(re.findall(r'<pre id="([^"]+)">([^<]+)</pre>', done.stdout))
+    for name in sorted(set(figures) - set(found)):
+        _log.warning("figure %s is not drawn as SVG", name)
+    return {name: unquote(text) + "\n" for name, text in found.items()}

@@ -1,80 +1,25 @@
-"""How far a search is: its trials counted from frames, and the live view of one that runs here."""
+"""The live view of a search that runs here."""
 
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
-import pandas as pd
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
 from tuneparts.core import schema
 from tuneparts.results.rendering import Bold, Table, to_rich
-from tuneparts.results.select import OUTCOMES, column
-from tuneparts.search.card import RunCard
+from tuneparts.results.select import OUTCOMES
 from tuneparts.search.events import Event, Row, TrialId, TrialRunning
-from tuneparts.search.frames import NOT_STARTED
 from tuneparts.search.state import RunState
-from tuneparts.search.stopping import covered
 
-COLUMNS = ("arm", "total", "open", *OUTCOMES, "fraction", "best")
 _ROOMY = 110
 """Characters of a terminal that has room for a long bar of progress."""
 _BAR = 30
 _TENTHS = 10
-
-
-def arms(metadata: RunCard, trials: pd.DataFrame) -> pd.DataFrame:
-    """Count the trials of each arm: one row per arm with `COLUMNS`.
-
-    `fraction` is the share of the arm's passes that is done: a trial that ended early counts as
-    whole, and where the budget varies (0) only ended ones count. `best` is by the metric.
-    """
-    rows = []
-    metric = schema.lookup(metadata.metric) if metadata.metric else None
-    for arm in metadata.arms:
-        own = trials[trials["arm"] == arm.name]
-        ended = own["outcome"].isin([*OUTCOMES, NOT_STARTED])
-        scores = column(own, metric.name).dropna() if metric else pd.Series(dtype=float)
-        is_up = metric is not None and metric.direction is schema.Direction.UP
-        passes = column(own[~ended], "cost/passes").fillna(0.0).clip(upper=arm.passes)
-        begun = float(passes.sum()) / arm.passes if arm.passes else 0.0
-        rows.append(
-            {
-                "arm": arm.name,
-                "total": arm.num_expected,
-                "open": int((~ended).sum()),
-                **{outcome: int((own["outcome"] == outcome).sum()) for outcome in OUTCOMES},
-                "fraction": min(1.0, (int(ended.sum()) + begun) / arm.num_expected),
-                "best": (scores.max() if is_up else scores.min()) if len(scores) else None,
-            }
-        )
-    return pd.DataFrame(rows, columns=list(COLUMNS))
-
-
-def fraction(metadata: RunCard, of_arms: pd.DataFrame) -> float:
-    """Return which share of the whole search is done, with arms weighed by their passes."""
-    weights = [arm.num_expected * max(arm.passes, 1) for arm in metadata.arms]
-    parts: list[float] = of_arms["fraction"].tolist()
-    return sum(w * part for w, part in zip(weights, parts, strict=True)) / sum(weights)
-
-
-def seconds_spent(trials: pd.DataFrame, now: datetime) -> float:
-    """Return the seconds in which a trial ran; time between stop and resume is left out."""
-    return covered(
-        (start.timestamp(), (now if pd.isna(end) else end).timestamp())
-        for start, end in zip(trials["start"], trials["end"], strict=True)
-        if not pd.isna(start)
-    )
-
-
-def seconds_left(part: float, spent: float) -> float | None:
-    """Extrapolate the seconds that are left; None before anything is done."""
-    return spent * (1 - part) / part if part > 0 else None
 
 
 def clock(seconds: float) -> str:
@@ -132,7 +77,7 @@ class LiveView:
         if self._console.is_terminal:
             self._live.start(refresh=True)
         else:
-            self._print(str(self._starting))
+            self._console.print(self._starting, soft_wrap=True)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -159,7 +104,7 @@ class LiveView:
         if is_new and tenth > self._tenth:
             self._tenth = tenth
             if not self._console.is_terminal:
-                self._print(", ".join(self._lines()))
+                self._console.print(", ".join(self._lines()), soft_wrap=True)
 
     def _open_passes(self, trial: TrialId) -> int:
         record = self._state.trials.get(trial)
@@ -265,9 +210,6 @@ class LiveView:
         said = [f"{self._count(self._arms, 'finished')} of {total} trials done"]
         said += [f"{count} {what}" for what, count in counts.items() if count]
         return [first, ", ".join(said)]
-
-    def _print(self, text: str) -> None:
-        self._console.print(text, highlight=False, soft_wrap=True)
 
 
 def _percent(fraction: float) -> str:

@@ -24,16 +24,18 @@ _PROSE_WIDTH = 28
 """Characters to which a column of sentences may shrink before the table is laid out otherwise."""
 _MAX_ROOMY = 9
 """Columns that fit a web page in ordinary letters; wider tables are set smaller."""
-_LATEX = {
-    **{char: f"\\{char}" for char in "&%$#_{}"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "↑": r"$\uparrow$",
-    "↓": r"$\downarrow$",
-    NOTHING: "--",
-}
+_LATEX = str.maketrans(
+    {
+        **{char: f"\\{char}" for char in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "±": r"$\pm$",
+        "↑": r"$\uparrow$",
+        "↓": r"$\downarrow$",
+        NOTHING: "--",
+    }
+)
 
 
 class Bold(str):
@@ -62,11 +64,6 @@ class Column:
             words = max((cell_len(word) for cell in self.cells for word in cell.split()), default=0)
             widest = min(widest, max(words, self.wraps_at))
         return max([widest, *map(cell_len, self.header.split())])
-
-    @property
-    def max_width(self) -> int:
-        """Characters with which nothing breaks."""
-        return max(map(cell_len, (self.header, *self.cells)))
 
 
 @dataclass(frozen=True)
@@ -163,7 +160,8 @@ def _side_by_side(columns: Sequence[Column], width: int) -> RenderableType:
     rooms = [column.min_width for column in columns]
     # Of what is left over, cells that would break get room before headers that would.
     for i in sorted(range(len(columns)), key=lambda i: not columns[i].wraps_at):
-        extra = min(columns[i].max_width - rooms[i], slack)
+        unbroken = max(map(cell_len, (columns[i].header, *columns[i].cells)))
+        extra = min(unbroken - rooms[i], slack)
         slack -= extra
         rooms[i] += extra
     out = RichTable(box=box.SIMPLE_HEAD)
@@ -220,7 +218,8 @@ def to_latex(tables: Iterable[Table]) -> str:
     for table in tables:
         shape = "".join("r" if column.is_number else "l" for column in table.columns)
         header, *rows = (
-            " & ".join(row) + r" \\" for row in _texts(table, _latex, r"\textbf{{{}}}")
+            " & ".join(row) + r" \\"
+            for row in _texts(table, lambda text: text.translate(_LATEX), r"\textbf{{{}}}")
         )
         lines = [f"\\begin{{tabular}}{{{shape}}}", "\\toprule", header, "\\midrule", *rows]
         lines += ["\\bottomrule", "\\end{tabular}"]
@@ -240,10 +239,6 @@ def _texts(table: Table, escaped: Callable[[str], str], bold: str) -> list[list[
 
 def _markdown(text: str) -> str:
     return " ".join(re.sub(r"([\\`*_|<>\[\]])", r"\\\1", text).split())
-
-
-def _latex(text: str) -> str:
-    return "".join(_LATEX.get(char, char) for char in text)
 
 
 def to_html(table: Table) -> str:

@@ -17,7 +17,7 @@ from tuneparts.search.card import RunCard
 from tuneparts.search.checkpoints import ArtifactStore
 from tuneparts.search.events import TrialId
 from tuneparts.search.spec import Search
-from tuneparts.search.state import RunState, TrialRecord
+from tuneparts.search.state import RunState
 from tuneparts.search.storage import Folder
 from tuneparts.tracking import record
 
@@ -111,22 +111,18 @@ class Results(RunData):
 
     @cached_property
     def schedules(self) -> pd.DataFrame:
-        """Values that changed on the way of each trial; see `frames.schedules`."""
         return frames.schedules(self.state)
 
     @cached_property
     def drawn(self) -> pd.DataFrame:
-        """What each trial drew from its arm's space; see `frames.drawn`."""
         return frames.drawn(self.search, self.state)
 
     @cached_property
     def find(self) -> ArtifactReader | None:
-        """Reads the tables that trials left."""
         return ArtifactStore(Folder(self.run.storage)).find
 
     @cached_property
     def sample_grids(self) -> tuple[sample_grid.SampleGrid, ...] | str:
-        """Examples under the augmentation that selected trials found, or why there are none."""
         if "samples" not in self.metadata.figures:
             return ()
         return sample_grid.of(self.search, self.selected, has_run=self._has_run)
@@ -207,9 +203,9 @@ class Results(RunData):
 
     def write_report(self) -> dict[str, Path]:
         """Write page, tables and figures into the folder of reports; returns their paths."""
-        from tuneparts.results import static_export
+        from tuneparts.results.page import write_svgs
 
-        return self.write(self._report_folder) | static_export.write(self._report_folder)
+        return self.write(self._report_folder) | write_svgs(self._report_folder)
 
     @property
     def _report_folder(self) -> Path:
@@ -233,25 +229,22 @@ class Results(RunData):
         if (found := models.logged(uri, run_id)) is not None:
             return found
         code = self.run.folder / "code"
+        brought = sorted(code.iterdir()) if code.is_dir() else []
         with self.run.code.importable():
             module = self.learner(trial).final_module()  # an objective has none, and says so
-            task = trial_data(self.search, trial, self._record(trial).config)
+            task = trial_data(self.search, trial, self.state.trials[trial].config)
             example = np.asarray(task.test.inputs[:4])
-            brought = sorted(code.iterdir()) if code.is_dir() else []
             return models.log(uri, run_id, module, example, code=brought)
 
     def learner(self, trial: TrialId) -> "Learner":
         """A trial's learner in its last state, on the CPU."""
         from tuneparts.executors.worker import restore_learner
 
-        config = self._record(trial).config
-        with self.run.code.importable():
-            return restore_learner(self.search, self.run.storage, trial, config)
-
-    def _record(self, trial: TrialId) -> TrialRecord:
         if trial not in self.state.trials:
             raise DataMissingError(f"{self.run.name} has no trial {trial}.")
-        return self.state.trials[trial]
+        config = self.state.trials[trial].config
+        with self.run.code.importable():
+            return restore_learner(self.search, self.run.storage, trial, config)
 
     def export(self, to: str, out: Path | None = None) -> list[Path]:
         """Write the run for other programs; files of an earlier export are replaced.

@@ -6,9 +6,9 @@ import logging
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
@@ -16,7 +16,8 @@ from tuneparts import executors
 from tuneparts.core import provenance, schema, settings
 from tuneparts.core.errors import ConfigError, DataMissingError, InterruptedRunError, TunepartsError
 from tuneparts.core.redaction import of_process, redact
-from tuneparts.executors.place import Executor, Place
+from tuneparts.executors import logs
+from tuneparts.executors.place import Executor, Place, bundles, fitted
 from tuneparts.results.compare import Decision
 from tuneparts.results.figures import gallery
 from tuneparts.results.figures.style import arm_styles
@@ -24,24 +25,24 @@ from tuneparts.results.progress import LiveView
 from tuneparts.results.results import Results
 from tuneparts.search import code, data_record, runs
 from tuneparts.search import load as search_files
+from tuneparts.search.arm import Arm
 from tuneparts.search.card import UNTIL_DECIDED, RunCard
+from tuneparts.search.check import check as check_arms
 from tuneparts.search.events import TrialId
+from tuneparts.search.extension import check_journal, extended
+from tuneparts.search.extension import retry_failed as retry
+from tuneparts.search.spec import Search
 from tuneparts.search.storage import Folder, refuse_keys
 from tuneparts.tracking.card import SELECTED_TAG, DataFacts, SearchCard
-
-if TYPE_CHECKING:
-    from tuneparts.data.config import DataConfig
-    from tuneparts.search.arm import Arm
-    from tuneparts.search.spec import Search
-    from tuneparts.tracking.record import Status
-    from tuneparts.tracking.tracker import Tracker
+from tuneparts.tracking.record import Status
+from tuneparts.tracking.tracker import Tracker
 
 _PATIENCE = 30.0
 """Seconds without progress after which a store that does not answer is left alone."""
 
 
 def run(
-    search: "Search | str | Path",
+    search: Search | str | Path,
     *,
     scale: str = "cpu",
     trials: int | None = None,
@@ -92,12 +93,8 @@ def run(
     else:
         resolved = search
     console = console or _usual_console()
-    from tuneparts.executors.place import fitted  # brings torch
-
     place = Place(None if address else executor, address, cpus, workers)
-    with connected(resolved, address, console):
-        # What some algorithms find depends on the width, so the run keeps it wherever it goes on.
-        made = create(fitted(resolved, place), storage=storage, address=address)
+    with begun(resolved, place, console, storage=storage) as made:
         return execute(made, place, console=console)
 
 
@@ -138,7 +135,7 @@ def extend(
     *,
     trials: int | Mapping[str, int] | None = None,
     seeds: Sequence[int] = (),
-    arms: "Sequence[str | Arm]" = (),
+    arms: Sequence[str | Arm] = (),
     search: str | Path | None = None,
     executor: Executor = "local",
     address: str | None = None,
@@ -166,42 +163,41 @@ def extend(
 
 def _usual_console() -> Console:
     """Where progress is shown by default: a terminal, a notebook, or else stderr."""
-    console = Console()
-    return console if console.is_terminal or console.is_jupyter else Console(stderr=True)
+    console = Console(highlight=False)
+    is_seen = console.is_terminal or console.is_jupyter
+    return console if is_seen else Console(stderr=True, highlight=False)
 
 
 @contextmanager
-def connected(search: "Search", address: str | None, console: Console) -> Iterator[None]:
-    """Be in the cluster at an address before a run is made: one that cannot start leaves nothing.
+def begun(
+    search: Search,
+    place: Place,
+    console: Console,
+    *,
+    storage: str | None = None,
+    resume: bool = False,
+) -> Iterator[runs.Run]:
+    """Make a run, or `resume` the newest of this very search; a cluster is joined before.
 
-    Nothing is done without an address.
-
-    Raises:
-        ClusterError: Nobody answers there, or not to us.
-        PlacementError: A trial does not fit the cluster.
+    A run that cannot start leaves nothing.
     """
-    if address is None:
-        yield
-        return
-    from tuneparts.executors.place import bundles
-    from tuneparts.executors.ray import cluster
+    with ExitStack() as joined:
+        if place.address is not None:
+            from tuneparts.executors.ray import cluster
 
-    console.print(f"joining the Ray cluster at {redact(address)}", highlight=False)
-    logging.getLogger("ray").handlers = [logging.NullHandler()]  # what matters is an error
-    with cluster.joined_once(address):
-        needs = {arm.name: bundles(arm) for arm in search.arms}
-        cluster.await_room(needs, settings.current().node_limit)
-        yield
+            console.print(f"joining the Ray cluster at {redact(place.address)}")
+            logging.getLogger("ray").handlers = [logging.NullHandler()]  # what matters is an error
+            joined.enter_context(cluster.joined_once(place.address))
+            needs = {arm.name: bundles(arm) for arm in search.arms}
+            cluster.await_room(needs, settings.current().node_limit)
+        # What some algorithms find depends on the width, so the run keeps it wherever it goes on.
+        search = fitted(search, place)
+        found = runs.newest_of(settings.current().results_dir, search) if resume else None
+        yield found or create(search, storage=storage, address=place.address)
 
 
-def check(search: "Search") -> None:
-    """Refuse a search that cannot run or be reported here; nothing is written.
-
-    Raises:
-        ConfigError: With what is wrong, and the cure.
-    """
-    from tuneparts.search.check import check as check_arms  # brings torch
-
+def check(search: Search) -> None:
+    """Refuse a search that cannot run or be reported here; nothing is written."""
     with schema.using(*search.declared_metrics()):  # refuses two metrics of one name
         declared = (figure for arm in search.arms for figure in arm.config.figures)
         for figure in (*search.figures, *declared):
@@ -209,12 +205,8 @@ def check(search: "Search") -> None:
         check_arms(search)
 
 
-def create(search: "Search", *, storage: str | None = None, address: str | None = None) -> runs.Run:
-    """Make the folder of a new run, with what the search is and where it comes from.
-
-    Raises:
-        ConfigError: The search cannot run; then there is no folder.
-    """
+def create(search: Search, *, storage: str | None = None, address: str | None = None) -> runs.Run:
+    """Make the folder of a new run, with what the search is and where it comes from."""
     check(search)
     return runs.create(
         settings.current().results_dir,
@@ -250,13 +242,17 @@ def execute(
 
     `show` is called with the results, whatever MLflow does; it writes the report at the least.
     """
-    from tuneparts.tracking.tracker import Tracker
-
     console = console or _usual_console()
     # The lock comes first: a second driver must not touch the runs in MLflow.
     with executors.lock(made.folder), schema.using(*made.search.declared_metrics()):
         if retry_failed:
-            _retry_failed(made, console)
+            with made.code.importable():
+                done = retry(made.search, made.folder / "journal.jsonl", made.storage)
+            console.print(f"{len(done.retried)} failed trials are tried again")
+            if done.decided:
+                names = ", ".join(map(str, done.decided[:5])) + "..." * (len(done.decided) > 5)
+                said = f"{len(done.decided)} stay failed, because the search has gone on from that"
+                console.print(f"{said}: {names}")
         tracker = Tracker(
             settings.current().tracking_uri,
             folder=made.folder,
@@ -284,7 +280,7 @@ def execute(
             with console.status("sending the last of it to MLflow"):
                 problems = tracker.close(status, timeout=_PATIENCE)
             for problem in problems:
-                console.print(f"tracking: {problem}", style="yellow", highlight=False)
+                console.print(f"tracking: {problem}", style="yellow")
     if results is None:
         raise InterruptedRunError(
             f"Interrupted; nothing is lost. Continue with: tuneparts resume {made.name}"
@@ -294,12 +290,20 @@ def execute(
 
 def tracking_card(run: runs.Run) -> SearchCard:
     """What the parent run in MLflow shows; its params tell two searches of one name apart."""
-    search, card = run.search, RunCard.of(run)
+    search, card, data = run.search, RunCard.of(run), None
+    if search.data is not None:
+        config = search.data.model_dump_json()
+        unread = {"digest": hashlib.sha256(config.encode()).hexdigest()[:12]}
+        data = DataFacts(
+            name=f"rotated_{search.data.name}" if search.data.rotated else search.data.name,
+            digest=lambda: str((data_record.read(run.folder) or unread)["digest"]),
+            config=config,
+        )
     return SearchCard(
         card,
         resolved=json.dumps(of_process().tree(run.card["search"]), indent=2),
         colours={arm: style.colour for arm, style in arm_styles(card).items()},
-        data=None if search.data is None else _data_facts(search.data, run.folder),
+        data=data,
         metric=schema.lookup(search.metric),
         params={
             "scale": str(search.scale),
@@ -323,38 +327,11 @@ def tracking_card(run: runs.Run) -> SearchCard:
 
 def log_reader(run: runs.Run) -> Callable[[TrialId], str]:
     """Read the last lines of a trial's log, its traceback included, from the run's storage."""
-    from tuneparts.executors import logs
-
     return lambda trial: "\n".join(logs.read(Folder(run.storage), trial))
 
 
-def _data_facts(data: "DataConfig", folder: Path) -> DataFacts:
-    config = data.model_dump_json()
-    unread = {"digest": hashlib.sha256(config.encode()).hexdigest()[:12]}
-    return DataFacts(
-        name=f"rotated_{data.name}" if data.rotated else data.name,
-        digest=lambda: str((data_record.read(folder) or unread)["digest"]),
-        config=config,
-    )
-
-
-def _retry_failed(made: runs.Run, console: Console) -> None:
-    """Let failed trials run again, and say which."""
-    from tuneparts.search.extension import retry_failed
-
-    with made.code.importable():
-        done = retry_failed(made.search, made.folder / "journal.jsonl", made.storage)
-    console.print(f"{len(done.retried)} failed trials are tried again", highlight=False)
-    if done.decided:
-        names = ", ".join(map(str, done.decided[:5])) + ("..." if len(done.decided) > 5 else "")
-        console.print(
-            f"{len(done.decided)} stay failed, because the search has gone on from that: {names}",
-            highlight=False,
-        )
-
-
 def _publish(
-    made: runs.Run, tracker: "Tracker", console: Console, show: Callable[[Results], object]
+    made: runs.Run, tracker: Tracker, console: Console, show: Callable[[Results], object]
 ) -> Results:
     """Show the results, and put them onto the run in MLflow."""
     # The report names MLflow's run of each trial, so it waits for a store that is just slow.
@@ -369,30 +346,26 @@ def _publish(
         tracker.tag_trial(trial, {SELECTED_TAG: "yes"})
     for trial in tracker.tagged(SELECTED_TAG, "yes") - selected:  # of a run that grew since
         tracker.tag_trial(trial, {SELECTED_TAG: "no"})
-    if made.search.keep_models:
-        _keep_models(results, tracker, console)
-    return results
-
-
-def _keep_models(results: Results, tracker: "Tracker", console: Console) -> None:
-    """Log the final net of every selected trial; numbers are safe, so a failure is only told."""
+    if not made.search.keep_models:
+        return results
     with console.status("keeping models in MLflow"):
         if not tracker.flush(_PATIENCE):
             console.print("no model is kept: MLflow does not answer", style="yellow")
-            return
-        fresh = Results(results.run)  # which knows the ids that MLflow has given since
-        for trial in results.selected["trial"]:
+            return results
+        fresh = Results(made)  # which knows the ids that MLflow has given since
+        for trial in sorted(selected):
             try:
-                fresh.keep_model(TrialId.parse(trial))
-            except TunepartsError as error:
-                console.print(f"no model of {trial}: {error}", style="yellow", highlight=False)
+                fresh.keep_model(trial)
+            except TunepartsError as error:  # numbers are safe, so it is only printed
+                console.print(f"no model of {trial}: {error}", style="yellow")
+    return results
 
 
 def grow(
     run: runs.Run,
     place: Place,
     *,
-    arms: "Sequence[str | Arm]" = (),
+    arms: Sequence[str | Arm] = (),
     search: str | Path | None = None,
     why: str = "",
     dry_run: bool = False,
@@ -401,14 +374,9 @@ def grow(
     """Write down what a run shall have besides what it has, unless `dry_run`; nothing runs yet.
 
     New arms will run at `place`. `arms` and `search` are those of `extend`, `more` arguments of
-    `search.extension.extended`, and `why` is kept beside what is new.
-
-    Returns:
-        The run as it is then, and a sentence for each thing that is new.
+    `search.extension.extended`, and `why` is kept beside what is new. Returns the run as it is
+    then, and a sentence for each thing that is new.
     """
-    from tuneparts.executors.place import fitted
-    from tuneparts.search.extension import check_journal, extended
-
     names = [arm for arm in arms if isinstance(arm, str)]
     fresh = [arm for arm in arms if not isinstance(arm, str)]
     if search is not None and not names:
@@ -440,7 +408,7 @@ def until_decided(
     within: float | None = None,
     at_most: int = 20,
     metric: str = "test/accuracy",
-) -> Iterator[tuple[Results, Decision]]:
+) -> Iterator[Decision]:
     """Add paired replicates of two arms until their difference is decided, or there are `at_most`.
 
     Yields what the results allow to say, at first and after each replicate. It is decided by a
@@ -455,7 +423,7 @@ def until_decided(
                 f"{pair[0]}:{pair[1]}: the replicate that was added has not finished in both arms. "
                 f"See `tuneparts report {run.name}`."
             )
-        yield results, decision
+        yield decision
         if decision.verdict or decision.num >= at_most:
             return
         num = decision.num

@@ -47,7 +47,14 @@ def select(trials: pd.DataFrame, metadata: RunCard) -> pd.DataFrame:
     Ties go to the smaller index. A finished trial without the metric cannot be selected, unless it
     is the only one. A seed without a selectable trial has no row.
     """
-    check(trials, metadata)
+    known = {(arm.name, seed) for arm in metadata.arms for seed in arm.seeds}
+    if strange := set(zip(trials["arm"], trials["seed"], strict=True)) - known:
+        arm, seed = min(strange)
+        raise DataError(f"arm `{arm}` seed {seed} is not in the metadata of `{metadata.name}`.")
+    twice = trials[trials.duplicated(["arm", "seed", "index"])]
+    if len(twice):
+        arm, seed, index = twice.iloc[0][["arm", "seed", "index"]]
+        raise DataError(f"arm `{arm}` seed {seed} index {index} has several rows instead of one.")
     trials = trials.reset_index(drop=True)
     finished = trials[trials["outcome"] == "finished"]
     metrics = {name: schema.find(name) for name in map(str, trials) if "/" in name}
@@ -150,18 +157,6 @@ def seed_cost(trials: pd.DataFrame, arms: Iterable[str], cost: str) -> float:
         own = trials[trials["arm"] == arm]
         total += float(column(own, cost).fillna(0.0).groupby(own["seed"]).sum().mean())
     return total
-
-
-def check(trials: pd.DataFrame, metadata: RunCard) -> None:
-    """Refuse trials that the metadata does not know or that occur twice."""
-    known = {(arm.name, seed) for arm in metadata.arms for seed in arm.seeds}
-    if strange := set(zip(trials["arm"], trials["seed"], strict=True)) - known:
-        arm, seed = min(strange)
-        raise DataError(f"arm `{arm}` seed {seed} is not in the metadata of `{metadata.name}`.")
-    twice = trials[trials.duplicated(["arm", "seed", "index"])]
-    if len(twice):
-        arm, seed, index = twice.iloc[0][["arm", "seed", "index"]]
-        raise DataError(f"arm `{arm}` seed {seed} index {index} has several rows instead of one.")
 
 
 def members(trials: pd.DataFrame, metadata: RunCard) -> pd.DataFrame:

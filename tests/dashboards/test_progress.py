@@ -5,13 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from tuneparts.results import progress
+from dashboards.views import progress
+from tests.results.conftest import make_frames, make_metadata
 from tuneparts.search.card import ArmCard, RunCard
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_a_finished_search_is_whole_but_for_what_is_missing(trials, metadata):
+def test_a_finished_search_is_whole_but_for_what_is_missing():
+    (trials, _), metadata = make_frames(), make_metadata()
     arms = progress.arms(metadata, trials).set_index("arm")
     assert arms["fraction"].to_dict() == {
         "none": 1.0, "random": 23 / 24, "partitioned": 1.0, "retrained": 1.0,
@@ -24,7 +26,8 @@ def test_a_finished_search_is_whole_but_for_what_is_missing(trials, metadata):
     assert whole == pytest.approx((3 + 23 + 3 + 3) / 33)
 
 
-def test_open_trials_count_by_their_passes(trials, metadata):
+def test_open_trials_count_by_their_passes():
+    (trials, _), metadata = make_frames(), make_metadata()
     running = trials[trials["arm"] == "none"].assign(outcome="running", **{"cost/passes": 100.0})
     arms = progress.arms(metadata, running).set_index("arm")
     assert arms["fraction"]["none"] == pytest.approx(100 / 400)
@@ -58,7 +61,3 @@ def test_what_runs_still_lasts_until_now():
     assert progress.seconds_spent(frame, START + timedelta(seconds=7)) == 7
     assert progress.seconds_left(0.25, 7.0) == pytest.approx(21.0)
     assert progress.seconds_left(0.0, 7.0) is None
-
-
-def test_clock():
-    assert [progress.clock(s) for s in (5, 65, 3723)] == ["0:05", "1:05", "1:02:03"]
