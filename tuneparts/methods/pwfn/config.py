@@ -18,7 +18,6 @@ from tuneparts.data.task import Task
 from tuneparts.hypers.config import FixedConfig
 from tuneparts.training import check
 from tuneparts.training.config import OptimiserConfig, SupervisedConfig
-from tuneparts.training.learner import Context, Learner
 
 FRACTIONS = (0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99, 1.0)
 """Share of weights that is fixed after each of the ten published rounds."""
@@ -187,6 +186,7 @@ class PwfnConfig(SupervisedConfig):
     """
 
     method: Literal["pwfn"] = "pwfn"
+    learner = "tuneparts.methods.pwfn.learner:PwfnLearner"
     augmentation: FixedConfig = FixedConfig()
     """Crop, flip and cutout of training images."""
     pretrain: float = Field(default=0.5, ge=0, lt=1)
@@ -286,11 +286,6 @@ class PwfnConfig(SupervisedConfig):
         super().check(task, copies_state=copies_state)
         if task is not None and self.ensemble:
             check.refuse_target(self, task, "its `ensemble` averages probabilities")
-
-    def build(self, context: Context) -> Learner:
-        from tuneparts.methods.pwfn.learner import PwfnLearner
-
-        return PwfnLearner(self, context)
 
 
 @dataclass(frozen=True)
