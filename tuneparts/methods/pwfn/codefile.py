@@ -45,19 +45,14 @@ _NESTED = ("learner", "net", "state_dict", "model_state_dict", "model")
 class Compressibility(NamedTuple):
     """Distinct values (zero included), bits a weight with and without zeros, share of zeros."""
 
-    num_unique: int
+    unique_weights: int
     entropy: float
     entropy_nonzero: float
     sparsity: float
 
 
 def measure(values_N: Tensor) -> Compressibility:
-    """Measure how compressible weights are; negative zero counts as zero.
-
-    Example:
-        >>> measure(torch.tensor([0.0, 0.5, 0.5, 0.25])).entropy
-        1.5
-    """
+    """Measure how compressible weights are; negative zero counts as zero."""
     values, counts = torch.unique(values_N.detach() + 0.0, return_counts=True)
     is_zero = values == 0
     shares = [kept.double() / kept.sum() for kept in (counts, counts[~is_zero])]
@@ -288,7 +283,7 @@ def compress(
     net.load_state_dict(decode(content))
     size = measure(learner.gaussians.means())
     return Compressed(
-        net=net, before=before, after=_scores(net, of, task, at), num_values=size.num_unique,
+        net=net, before=before, after=_scores(net, of, task, at), num_values=size.unique_weights,
         entropy=size.entropy, num_bytes=len(content), num_float_bytes=num_plain_bytes(net),
         covered=len(learner.gaussians.sigma) / sum(p.numel() for p in net.parameters()),
         left_out=learner.left_out, history=history,

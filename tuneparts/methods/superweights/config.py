@@ -114,13 +114,7 @@ class Timetable(NamedTuple):
 
 
 class SuperweightsConfig(MembersConfig):
-    """Several nets from one budget; a single member makes it parameter allocation search.
-
-    Example:
-        >>> config = SuperweightsConfig(members=("digits_cnn", "digits_cnn"), passes=200)
-        >>> config.timetable.search
-        20
-    """
+    """Several nets from one budget; a single member makes it parameter allocation search."""
 
     method: Literal["superweights"] = "superweights"
     learner = "tuneparts.methods.superweights.learner:SuperweightsLearner"
@@ -166,12 +160,7 @@ class SuperweightsConfig(MembersConfig):
 
 
 class SsnConfig(MembersConfig):
-    """Several nets whose layers read from banks of weights; a single member shares within itself.
-
-    Example:
-        >>> SsnConfig(members=("digits_cnn", "digits_cnn"), budget=20_000).num_groups
-        4
-    """
+    """Several nets whose layers read from banks of weights; a single one shares within itself."""
 
     method: Literal["ssn"] = "ssn"
     learner = "tuneparts.methods.superweights.ssn:SsnLearner"

@@ -38,11 +38,6 @@ def unshared_weights(
 
     These are the trainable matrices and kernels of a member that neither share nor belong to a
     head or a norm. A weight under several names counts once.
-
-    Example:
-        >>> net = nn.Sequential(nn.Embedding(10, 4), nn.Flatten(), nn.Linear(8, 6), nn.Linear(6, 3))
-        >>> unshared_weights(net, ["2"], ["3"])
-        {'0.weight': 40}
     """
     outside = {*names_of(net, NORMS), *(f"{layer}.weight" for layer in (*shared, *heads))}
     found: dict[int, tuple[str, int]] = {}
