@@ -15,12 +15,7 @@ FastStart = Literal["signs", "normal"]
 
 
 class DeepEnsembleConfig(MembersConfig):
-    """Independent nets of any kind; with one member it is ordinary training of one net.
-
-    Example:
-        >>> len(DeepEnsembleConfig(members=("mlp", "digits_cnn")).members)
-        2
-    """
+    """Independent nets of any kind; with one member it is ordinary training of one net."""
 
     method: Literal["deep_ensemble"] = "deep_ensemble"
     learner = "tuneparts.methods.ensembles.deep:DeepEnsembleLearner"
@@ -36,12 +31,7 @@ class DeepEnsembleConfig(MembersConfig):
 
 
 class BatchEnsembleConfig(MembersConfig):
-    """One net, with fast weights for each member.
-
-    Example:
-        >>> BatchEnsembleConfig(net="mlp", num_members=8).num_members
-        8
-    """
+    """One net, with fast weights for each member."""
 
     method: Literal["batch_ensemble"] = "batch_ensemble"
     learner = "tuneparts.methods.ensembles.batch_ensemble:BatchEnsembleLearner"
@@ -59,12 +49,7 @@ class BatchEnsembleConfig(MembersConfig):
 
 
 class MimoConfig(MembersConfig):
-    """One net with M inputs and M heads.
-
-    Example:
-        >>> MimoConfig(net="mlp", num_members=2).batch_repetitions
-        1
-    """
+    """One net with M inputs and M heads."""
 
     method: Literal["mimo"] = "mimo"
     learner = "tuneparts.methods.ensembles.mimo:MimoLearner"
@@ -77,12 +62,7 @@ class MimoConfig(MembersConfig):
 
 
 class SlimmableConfig(MembersConfig):
-    """The same net at several widths.
-
-    Example:
-        >>> len(SlimmableConfig().members)
-        2
-    """
+    """The same net at several widths."""
 
     method: Literal["slimmable"] = "slimmable"
     learner = "tuneparts.methods.ensembles.slimmable:SlimmableLearner"
@@ -95,12 +75,7 @@ class SlimmableConfig(MembersConfig):
 
 
 class UniversallySlimmableConfig(MembersConfig):
-    """A net, and the widths at which it is scored.
-
-    Example:
-        >>> UniversallySlimmableConfig(widths=(1.0, 0.75, 0.5)).num_trained
-        4
-    """
+    """A net, and the widths at which it is scored."""
 
     method: Literal["universally_slimmable"] = "universally_slimmable"
     learner = "tuneparts.methods.ensembles.slimmable:UniversallySlimmableLearner"
@@ -124,12 +99,7 @@ class UniversallySlimmableConfig(MembersConfig):
 
 
 class MsdNetConfig(MembersConfig):
-    """A net with several exits.
-
-    Example:
-        >>> MsdNetConfig(sizes={"exits": 7}).sizes.layers
-        (4, 2, 2, 2, 2, 2, 2)
-    """
+    """A net with several exits."""
 
     method: Literal["msdnet"] = "msdnet"
     learner = "tuneparts.methods.ensembles.msdnet:MsdNetLearner"
@@ -147,12 +117,7 @@ class MsdNetConfig(MembersConfig):
 
 
 class HneConfig(MembersConfig):
-    """A tree whose leaves are members of one kind of net.
-
-    Example:
-        >>> HneConfig(levels=3).num_members
-        8
-    """
+    """A tree whose leaves are members of one kind of net."""
 
     method: Literal["hne"] = "hne"
     learner = "tuneparts.methods.ensembles.hne:HneLearner"

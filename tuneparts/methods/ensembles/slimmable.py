@@ -155,7 +155,7 @@ class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
 
 
 def _weight_shapes(net: nn.Module) -> Shapes:
-    """Find the shapes of the weights of convolution and linear layers, by name."""
+    """The shapes of the weights of convolution and linear layers, by name."""
     return {
         f"{name}.weight": module.weight.shape
         for name, module in net.named_modules()

@@ -177,13 +177,7 @@ class SigmaConfig(Config):
 
 
 class PwfnConfig(SupervisedConfig):
-    """Pretraining, then rounds that train weights as Gaussians and fix ever more of them.
-
-    Example:
-        >>> config = PwfnConfig(passes=400, quantiser={"kind": "nearest", "bits": 4})
-        >>> config.quantiser.max_order
-        4
-    """
+    """Pretraining, then rounds that train weights as Gaussians and fix ever more of them."""
 
     method: Literal["pwfn"] = "pwfn"
     learner = "tuneparts.methods.pwfn.learner:PwfnLearner"

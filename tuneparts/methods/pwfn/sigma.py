@@ -52,15 +52,7 @@ def initial(mu: Tensor, form: StartForm = "product") -> Tensor:
 
 @torch.no_grad()
 def initialise(gaussians: Gaussians, start: StartForm | float = "product") -> None:
-    """Set every standard deviation in place, by form or all to one number.
-
-    Example:
-        >>> from torch import nn
-        >>> gaussians = Gaussians(nn.Linear(2, 3), ["weight"])
-        >>> initialise(gaussians, 0.01)
-        >>> round(gaussians.sigma.max().item(), 4)
-        0.01
-    """
+    """Set every standard deviation in place, by form or all to one number."""
     for name, part in gaussians.parts(gaussians.sigma).items():
         if isinstance(start, str):
             part.copy_(initial(gaussians.mus[name], start))
