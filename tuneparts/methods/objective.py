@@ -277,10 +277,7 @@ class _Abandoned(BaseException):
 
 
 def _calls(objective: Any, values: dict[str, Any]) -> Iterator[Any]:
-    """What a function gives to `report`: it runs in a thread of its own, and waits at each call.
-
-    The thread and the one that asks for reports never run at the same time.
-    """
+    """What a function gives to `report`: it runs in a thread of its own, and waits at each call."""
     turns: SimpleQueue[bool] = SimpleQueue()
     news: SimpleQueue[tuple[Any, BaseException | None, bool]] = SimpleQueue()
     is_abandoned = False

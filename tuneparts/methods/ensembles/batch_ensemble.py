@@ -87,9 +87,10 @@ class BatchEnsemble(Members):
         def rank_one(_: str, layer: nn.Conv2d | nn.Linear) -> RankOne:
             return RankOne(layer, num_members, generator, start)
 
-        for kind in (nn.Conv2d, nn.Linear):
-            if surgery.find(net, kind):
-                surgery.replace(net, kind, rank_one)
+        if surgery.find(net, nn.Conv2d):
+            surgery.replace(net, nn.Conv2d, rank_one)
+        if surgery.find(net, nn.Linear):
+            surgery.replace(net, nn.Linear, rank_one)
         if member_norms:
             surgery.replace(net, nn.BatchNorm2d, lambda _, norm: MemberNorms(norm, num_members))
         self.net = net

@@ -25,8 +25,7 @@ from tuneparts.core import _torchvision, atomic, seeding, settings
 from tuneparts.core.config import parse
 from tuneparts.core.errors import CheckpointError, ConfigError, DataMissingError
 from tuneparts.data.device_examples import DeviceExamples
-from tuneparts.data.own import Arrays, given_examples, given_task
-from tuneparts.data.target import from_anything as target_from
+from tuneparts.data.own import Arrays, given_task
 from tuneparts.data.task import Examples, Task, digest
 from tuneparts.methods.pwfn.config import PwfnConfig
 from tuneparts.models.config import GivenNet
@@ -251,12 +250,7 @@ def compress(
     """
     from tuneparts.methods.pwfn.learner import PwfnLearner  # which measures nets by this module
 
-    if isinstance(train, Task):
-        task = train
-    else:
-        aim = target_from(target)
-        scored = None if val is None else given_examples(*val, aim)
-        task = given_task(given_examples(*train, aim), scored, target=aim)
+    task = train if isinstance(train, Task) else given_task(train, val, target=target)
     places = [parameter.data_ptr() for parameter in net.parameters() if parameter.numel()]
     if len(set(places)) < len(places):  # a copy trains and stores them apart
         raise ConfigError(
@@ -291,11 +285,6 @@ def compress(
 
 
 def _config(net: nn.Module, fields: Mapping[str, Any]) -> PwfnConfig:
-    """Make the config of a call.
-
-    Deviations are pulled about as far as the authors' on ImageNet (0.95); their alpha alone would
-    do nothing on small data.
-    """
     for name in ("pretrained", "hypers", "train_on", "ensemble", "shares_pretraining"):
         if name in fields:
             raise ConfigError(f"`{name}`: not a setting of `compress`. Leave it out.")
@@ -307,6 +296,7 @@ def _config(net: nn.Module, fields: Mapping[str, Any]) -> PwfnConfig:
             "`clusters`, `nearest`, `kmeans` or `wfn`."
         )
     if config.quantiser.uses_sigma and config.finetune.kind == "sgd":
+        # About as far as on ImageNet (0.95); the authors' alpha would do nothing on small data.
         config = parse(PwfnConfig, {"sigma": {"exposure": 1.0}, **fields})
     return config
 

@@ -244,11 +244,7 @@ class PwfnConfig(SupervisedConfig):
         return self
 
     def exposure(self, *, alpha: float, steps: int) -> float:
-        """Compute X such that a flat weight's deviation has gone 1 - exp(-X) of the way to S.
-
-        It makes runs of SGD of different lengths comparable: on a small data set the same alpha
-        leaves standard deviations where they started.
-        """
+        """X such that a flat weight's deviation has gone 1 - exp(-X) of the way to S, under SGD."""
         mean_abs_eps = math.sqrt(2 / math.pi)
         return self.finetune.lr / (1 - self.finetune.momentum) * alpha * mean_abs_eps * steps
 

@@ -23,7 +23,7 @@ from tuneparts.core.errors import ConfigError
 
 FLOOR = 2.0**-30
 """Smallest standard deviation that a weight is drawn with."""
-BLOCK = 1 << 16
+_BLOCK = 1 << 16
 """Numbers that are worked on at a time on a CPU, so that they stay in its cache."""
 
 _COVERED = (
@@ -127,7 +127,7 @@ class Gaussians(nn.Module):
             if grad is None:
                 part.zero_()
                 continue
-            for one, is_free, drawn, out in _blocks(grad, free[name], eps[name], part):
+            for one, is_free, drawn, out in blocks(grad, free[name], eps[name], part):
                 if not held.is_empty:
                     one.mul_(is_free)
                 torch.mul(one, drawn, out=out)
@@ -188,7 +188,7 @@ class Gaussians(nn.Module):
         return self._held
 
 
-def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+def blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Views of tensors of one shape, on a CPU so small that two steps over one read memory once.
 
     Where a tensor has another memory format than the others (`channels_last`, or a transposed
@@ -197,7 +197,7 @@ def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     if not all(tensor.is_contiguous() for tensor in tensors):
         return iter([tensors])
     flat = [tensor.view(-1) for tensor in tensors]
-    size = BLOCK if flat[0].device.type == "cpu" else max(1, len(flat[0]))
+    size = _BLOCK if flat[0].device.type == "cpu" else max(1, len(flat[0]))
     return zip(*(torch.split(one, size) for one in flat), strict=True)
 
 

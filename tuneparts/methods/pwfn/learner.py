@@ -232,10 +232,7 @@ class PwfnLearner(
         return loss
 
     def _clip_all_but_deviations(self) -> Tensor:
-        """Clip by the norm of all gradients; return what those of deviations are to be scaled by.
-
-        The pull reads and writes these anyway.
-        """
+        """Clip by the norm of all gradients; the pull will scale deviations by what is returned."""
         others = [p for p in self.net.parameters() if p.grad is not None]
         grads = [p.grad for p in (*others, self.gaussians.sigma) if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(grads)

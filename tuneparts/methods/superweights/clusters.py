@@ -141,10 +141,7 @@ def depth_bins(layers: Sequence[Layer], num_bins: int | None) -> Labels:
 def reference_leaders(
     layers: Sequence[Layer], bins: Labels, similarities: Mapping[int, Similarity]
 ) -> dict[int, int]:
-    """Find the most similar layer of the first member of a bin for each layer of the others.
-
-    Layers that are similar to none follow the first.
-    """
+    """The most similar layer, or else the first, of a bin's first member for those of others."""
     found = {}
     for label, positions in members_of(bins).items():
         first = min(layers[p].member for p in positions)
@@ -189,10 +186,7 @@ def _nearest(similarity_N: Similarity) -> int:
 
 
 def shuffled(labels: Labels, within: Labels, generator: np.random.Generator) -> Labels:
-    """Deal layers at random to clusters of the same number and sizes, as a control.
-
-    Layers never leave the coarser cluster that they are `within`.
-    """
+    """Deal layers at random, `within` coarser clusters, to as large ones: a control."""
     new = list(labels)
     for positions in members_of(within).values():
         for position, other in zip(positions, generator.permutation(positions), strict=True):

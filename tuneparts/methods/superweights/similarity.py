@@ -82,10 +82,7 @@ class GradientSums(Stateful, values=("_halves",)):
 def metrics(
     similarities: Mapping[int, Similarity], halves: Sequence[Mapping[int, Similarity]]
 ) -> dict[str, float]:
-    """Report how similar layers of a bin are on average, and whether two halves of the data agree.
-
-    Metrics that are not defined are left out.
-    """
+    """How similar layers of a bin are on average, and how far two halves of the data agree."""
 
     def pairs(of: Mapping[int, Similarity]) -> Similarity:
         return np.concatenate([m[np.tril_indices(len(m), k=-1)] for m in of.values()])

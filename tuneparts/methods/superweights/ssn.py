@@ -1,17 +1,13 @@
 """Shapeshifter Networks as an ensemble from one budget (SSN, Plummer et al. 2022).
 
 The baseline of Teterwak et al. (2024, supplementary): layers are grouped by depth, by hand, and
-draw from the bank of their group; coefficients, norms and heads are a member's own. Nothing is
-learnt about who shares with whom. Their SSN for one net learns groups by clustering coefficients
-after a short training; that search is not here.
+draw from the bank of their group; coefficients, norms and heads are a member's own. The search for
+groups by clustering coefficients, as their SSN for one net has it, is not here.
 
 A bank is a flat row of weights, which layers of any size read. A layer of n weights reads as
 many templates of n weights as the bank has room for, eight at most, and sums them with coefficients
 of its own. A layer larger than its bank reads a smaller weight and stretches it bilinearly. Banks
 divide the budget by the sizes of their groups; a layer that is alone in its group owns its weight.
-
-This is not the chain of slots of `allocation`: here a small layer and a large one that share a bank
-cut it at different places, so that no entry of a weight corresponds to one of the other.
 
 Legend: P weights of a bank, K templates of a layer, R layers with as many templates, O rows of a
 weight (outputs), C its columns (inputs times kernel area).
