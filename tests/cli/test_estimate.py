@@ -64,7 +64,7 @@ def test_shared_pretraining_is_not_trained_to_measure_it_and_counts_once(monkeyp
     def pretrain(self: PwfnLearner) -> None:
         raise AssertionError("all of the pretraining")
 
-    monkeypatch.setattr(PwfnLearner, "_pretrain", pretrain)
+    monkeypatch.setattr(PwfnLearner, "_shared_pretraining", pretrain)
     config = PwfnConfig(
         passes=1000,
         interval=500,

@@ -15,7 +15,7 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, DataError, UnknownNameError
 from tuneparts.data import sets
 from tuneparts.data.config import DataConfig
-from tuneparts.data.own import given_examples, given_task
+from tuneparts.data.own import given_task
 from tuneparts.data.task import Task
 
 N = 40
@@ -348,7 +348,7 @@ def test_two_packages_cannot_give_one_name_to_their_data(monkeypatch) -> None:
 def test_tensors_and_arrays_become_the_same_task():
     x, y = torch.arange(12.0).view(3, 4), torch.tensor([0, 2, 1])
     for inputs, labels in ((x, y), (x.numpy().astype(np.float64), y.numpy().astype(np.uint8))):
-        task = given_task(given_examples(inputs, labels), given_examples(inputs[:2], labels[:2]))
+        task = given_task((inputs, labels), (inputs[:2], labels[:2]))
         assert task.train.inputs.dtype == np.float32
         assert task.train.labels.dtype == np.int64
         assert task.in_shape == (4,)
@@ -361,9 +361,9 @@ def test_tensors_and_arrays_become_the_same_task():
 )
 def test_what_is_no_class_per_input_is_refused(labels):
     with pytest.raises(ConfigError, match="one label"):
-        given_examples(np.zeros((3, 4)), labels)
+        given_task((np.zeros((3, 4)), labels))
 
 
 def test_inputs_without_features_are_refused():
     with pytest.raises(ConfigError, match=r"inputs \(3,\)"):
-        given_examples(np.zeros(3), np.zeros(3, np.int64))
+        given_task((np.zeros(3), np.zeros(3, np.int64)))

@@ -117,7 +117,7 @@ def test_data_are_read_only_for_a_net_of_ones_own(monkeypatch: pytest.MonkeyPatc
         (StandardConfig(**SHORT, net=wrong), "raised RuntimeError"),
         (UniversallySlimmableConfig(**SHORT, net=flat), "width"),
         (PartitionedConfig(**SHORT, net=Recurrent, scheme="node"), "GRU"),
-        (FussyConfig(**SHORT, net=flat), "KeyError: 'fussy'"),
+        (FussyConfig(**SHORT, net=flat), r"KeyError: 'fussy'\. Change the net, or give the arm"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, StandardConfig) else "",
 )
@@ -145,9 +145,7 @@ def test_a_method_whose_library_is_missing_is_refused(
     search = asked(PosthocConfig(**SHORT))
     check(search)
     monkeypatch.setitem(sys.modules, "laplace", None)
-    with pytest.raises(
-        ConfigError, match=r"needs laplace-torch: `pip install 'tuneparts\[laplace\]'"
-    ):
+    with pytest.raises(ConfigError, match=r"needs laplace.*pip install 'tuneparts\[laplace\]'"):
         running.create(search)
     assert not results.exists()
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tuneparts.core import import_path
 from tuneparts.core.errors import ConfigError, DataError
 from tuneparts.data.images import class_names, list_images
-from tuneparts.data.target import Classes, Target, checked
+from tuneparts.data.target import Classes, Target, checked, from_anything
 from tuneparts.data.task import Examples, Parts, StoredImages, Task
 
 if TYPE_CHECKING:
@@ -292,19 +292,22 @@ def given_inputs(values: Arrays, *, keeps_bytes: bool = False) -> npt.NDArray[An
     return array
 
 
-def given_examples(inputs: Arrays, labels: Arrays, target: Target | None = None) -> Examples:
-    """Inputs (N, ...), scaled as the net wants them, with labels of a target; classes if None."""
-    return _examples(inputs, plain(labels), target or Classes(), keeps_bytes=False)
-
-
 def given_task(
-    train: Examples, val: Examples | None = None, *, target: Target | None = None
+    train: tuple[Arrays, Arrays],
+    val: tuple[Arrays, Arrays] | None = None,
+    *,
+    target: Any = "classes",
 ) -> Task:
-    """A task of examples that are scaled as the net wants them, without test data."""
-    target = target or Classes()
-    nothing = train.subset(np.arange(0))
-    val = nothing if val is None else val
-    _check_alike({"train": train, "val": val})
-    num_outputs = max(target.count_outputs(part.labels) for part in (train, val) if len(part))
-    num_classes = num_outputs if isinstance(target, Classes) else 0
-    return Task("given", train, val, nothing, num_classes, mean=(0.0,), std=(1.0,), target=target)
+    """A task of inputs, scaled as the net wants them, and labels; without test data."""
+    aim: Target = from_anything(target)
+    given = {"train": train} if val is None else {"train": train, "val": val}
+    parts = {
+        name: _examples(inputs, plain(labels), aim, keeps_bytes=False)
+        for name, (inputs, labels) in given.items()
+    }
+    _check_alike(parts)
+    nothing = parts["train"].subset(np.arange(0))
+    num_outputs = max(aim.count_outputs(part.labels) for part in parts.values())
+    num_classes = num_outputs if isinstance(aim, Classes) else 0
+    own = parts["train"], parts.get("val", nothing), nothing
+    return Task("given", *own, num_classes, mean=(0.0,), std=(1.0,), target=aim)

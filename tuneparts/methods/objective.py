@@ -28,7 +28,7 @@ from tuneparts.core.errors import CheckpointError, ConfigError, DivergedError
 from tuneparts.core.schema import Direction, Metric
 from tuneparts.data.task import Task
 from tuneparts.training.config import MethodConfig
-from tuneparts.training.learner import Context, Learner
+from tuneparts.training.learner import Context
 
 _DIRECTIONS = {"min": Direction.DOWN, "max": Direction.UP, "none": Direction.NONE}
 
@@ -61,6 +61,7 @@ class ObjectiveConfig(MethodConfig):
     """Most reports of a trial; an objective may end before."""
     interval: int = Field(default=1, gt=0)
     """Of so many reports in a row the last is kept."""
+    learner = "tuneparts.methods.objective:ObjectiveLearner"
     needs_data: ClassVar[bool] = False
 
     @field_validator("function", mode="before")
@@ -134,9 +135,6 @@ class ObjectiveConfig(MethodConfig):
             ) from None
         except ValueError:
             return  # written in C; it has no signature to look at
-
-    def build(self, context: Context) -> Learner:
-        return ObjectiveLearner(self, context)
 
 
 class ObjectiveLearner:
@@ -279,10 +277,7 @@ class _Abandoned(BaseException):
 
 
 def _calls(objective: Any, values: dict[str, Any]) -> Iterator[Any]:
-    """What a function gives to `report`: it runs in a thread of its own, and waits at each call.
-
-    The thread and the one that asks for reports never run at the same time.
-    """
+    """What a function gives to `report`: it runs in a thread of its own, and waits at each call."""
     turns: SimpleQueue[bool] = SimpleQueue()
     news: SimpleQueue[tuple[Any, BaseException | None, bool]] = SimpleQueue()
     is_abandoned = False

@@ -93,15 +93,17 @@ def _try_hyper(name: str, hyper: Hyper, task: Task, *, learnable: bool) -> None:
 
 
 def check_data(config: BaseModel, task: Task) -> None:
-    """Refuse whole numbers as inputs of what takes real ones, and a target that does not work."""
+    """Refuse inputs that a net or the augmentation cannot take, and a target that does not work."""
     for net in nets_in(config) if task.has_tokens else ():
         if net.name in NETS:
             raise ConfigError(
                 f"`{net.name}` takes images or real numbers, but inputs are whole numbers "
                 f"{task.in_shape}. Use a net of your own, or make the inputs float32."
             )
-    if task.has_tokens and getattr(config, "augmentation", FixedConfig()) != FixedConfig():
-        raise ConfigError("`augmentation` acts on images, but inputs are whole numbers.")
+    are_images = len(task.in_shape) == 3 and not task.has_tokens
+    if not are_images and getattr(config, "augmentation", FixedConfig()) != FixedConfig():
+        kind = "whole numbers " if task.has_tokens else ""
+        raise ConfigError(f"`augmentation` acts on images, but inputs are {kind}{task.in_shape}.")
     # A target of somebody else's is tried on a few labels; ours are tested elsewhere.
     target = task.target
     if target.kind in Target.registry.known and target.kind != "own_loss":

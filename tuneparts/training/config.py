@@ -178,10 +178,10 @@ class ReleaseConfig(Config):
 class MethodConfig(Config):
     """What every method's config has: a budget in passes and a reporting interval.
 
-    A method owes `build`, and may say seven things more, each with a default: `metrics` (or, where
-    they depend on its fields, `declared_metrics`), `needs_data`, `classes_only`, `takes_runtime`,
-    `check`, `measurable` and `can_be_packed`. A `SupervisedConfig` also says what it does with
-    hypers: `hyper_gradient` and `penalises_weights`.
+    A method owes `build` or `learner`, and may say seven things more, each with a default:
+    `metrics` (or, where they depend on its fields, `declared_metrics`), `needs_data`,
+    `classes_only`, `takes_runtime`, `check`, `measurable` and `can_be_packed`. A `SupervisedConfig`
+    also says what it does with hypers: `hyper_gradient` and `penalises_weights`.
 
     The field `method` names the method, so that a config that was written as JSON finds its class
     again. A class outside of this package that builds a learner and has no such field gets one: its
@@ -194,6 +194,8 @@ class MethodConfig(Config):
     """Passes between two reports."""
     runtime: Runtime | None = None
     """Precision and layout of the passes; None for that of the search."""
+    learner: ClassVar[str] = ""
+    """Import path of its learner's class, which takes config and context; or override `build`."""
     metrics: ClassVar[tuple[schema.Metric, ...]] = ()
     """What its learner reports besides the built-in metrics."""
     figures: ClassVar[tuple[str, ...]] = ()
@@ -243,7 +245,8 @@ class MethodConfig(Config):
         super().__init_subclass__(**options)
         own = inspect.get_annotations(cls)
         is_ours = cls.__module__.partition(".")[0] == "tuneparts"
-        if not is_ours and "method" not in own and cls.build is not MethodConfig.build:
+        builds = cls.learner or cls.build is not MethodConfig.build
+        if not is_ours and "method" not in own and builds:
             path = import_path.name_of(cls)
             cls.__annotations__ = {**own, "method": Literal[path]}
             cls.method = path  # type: ignore[attr-defined]
@@ -254,7 +257,8 @@ class MethodConfig(Config):
 
     def build(self, context: Context) -> Learner:
         """A learner at its start."""
-        raise NotImplementedError
+        learner: Learner = import_path.find(self.learner)(self, context)
+        return learner
 
     def measurable(self) -> tuple[Self, int]:
         """A config whose first passes cost what others do, and passes made once for all trials."""

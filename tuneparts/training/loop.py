@@ -272,11 +272,17 @@ class DataLearner(LoopLearner):
         """A named stream of this run, on the device."""
         return seeding.torch_generator(self.context.seed, *stream, device=self.context.device)
 
-    def new_batches(self, *stream: str | int) -> Batches:
-        """Batches of training data without replacement, by a named stream of this run."""
-        size, seed = self.config.batch_size, self.context.seed
-        num = len(self.train_data)
-        return Batches(num, size, seed=seed, stream=stream or ("batches",), replacement=False)
+    def new_batches(
+        self, *stream: str | int, size: int | None = None, replacement: bool = False
+    ) -> Batches:
+        """Batches of training data by a named stream of this run; of the config's size if None."""
+        return Batches(
+            len(self.train_data),
+            size or self.config.batch_size,
+            seed=self.context.seed,
+            stream=stream or ("batches",),
+            replacement=replacement,
+        )
 
     def scored(self) -> dict[str, DeviceExamples]:
         """The parts of the data that are scored at the end of the present interval, by name."""
@@ -377,13 +383,7 @@ class Release(Stateful, parts=("optimiser", "batches", "augmentation")):
         self.examples = learner.train_data
         self.config = optimiser or learner.config.optimiser
         self.optimiser = self.config.build(learner.net)
-        self.batches = Batches(
-            len(self.examples),
-            learner.config.batch_size,
-            seed=learner.context.seed,
-            stream=("release", "batches"),
-            replacement=False,
-        )
+        self.batches = learner.new_batches("release", "batches")
         self.augmentation = learner.generator("augment release")
 
     def step(self, progress: float) -> Step:

@@ -20,10 +20,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from tuneparts.core import seeding
-from tuneparts.core.errors import ConfigError
 from tuneparts.data.batches import Batches
 from tuneparts.data.target import Classes, Reduction
-from tuneparts.hypers.config import FixedConfig
 from tuneparts.models import NetConfig
 from tuneparts.models.reweighted import reweighted, standalone
 from tuneparts.models.sizes import count_flops, count_parameters
@@ -233,17 +231,16 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
 
     def __init__(self, config: MembersConfig, context: Context) -> None:
         super().__init__(config, context)
-        task = context.task
-        if len(task.in_shape) != 3 and config.augmentation != FixedConfig():
-            raise ConfigError(f"`augmentation` acts on images, but inputs are {task.in_shape}.")
         self._batches = self.new_batches()
         self._augmentation = self.generator("augment")
 
-    def initial_nets(self, members: Sequence[NetConfig]) -> tuple[list[nn.Module], list[int]]:
+    def initial_nets(
+        self, members: Sequence[NetConfig], *stream: str
+    ) -> tuple[list[nn.Module], list[int]]:
         """A net per member, each from a seed of its own, and the FLOPs of each for one example."""
         task, nets = self.context.task, []
         for member, config in enumerate(members):
-            with seeding.isolated(self.context.seed, "init", member):
+            with seeding.isolated(self.context.seed, "init", *stream, member):
                 nets.append(self.laid_out(config.build(task.in_shape, task.num_outputs)))
         return nets, [count_flops(net, task.in_shape, is_whole=task.has_tokens) for net in nets]
 

@@ -85,7 +85,7 @@ def test_measuring_is_counting(values: list[float]) -> None:
     found = measure(torch.tensor(values))
     shares = [sum(v == w for w in values) / len(values) for v in {v + 0.0 for v in values}]
     entropy = -sum(p * torch.tensor(p).double().log2().item() for p in shares)
-    assert found.num_unique == len(shares)
+    assert found.unique_weights == len(shares)
     assert found.entropy == pytest.approx(entropy, abs=1e-6)
     assert found.sparsity == pytest.approx(values.count(0.0) / len(values))
     rest = [v for v in values if v]

@@ -124,6 +124,6 @@ def test_kinds_keep_linear_kernels_and_groups_apart() -> None:
 def test_a_layer_whose_weight_is_tied_is_refused_by_name() -> None:
     net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2))
     net[1].weight = net[0].weight
-    with pytest.raises(ConfigError, match=r"`0.weight` of member 3 is also `1.weight`"):
+    with pytest.raises(ConfigError, match=r"`0.weight`, `1.weight` of member 3 are one"):
         layers_of(net, 3)
     assert [layer.name for layer in layers_of(net, 3, ["2"])] == ["2"]

@@ -13,7 +13,6 @@ from tuneparts.hypers import HyperGradient, HypersConfig
 from tuneparts.hypers.config import FixedConfig
 from tuneparts.hypers.kinds import LilaConfig, SchwoebelConfig, WeightPrior
 from tuneparts.training.config import ReleaseConfig, SupervisedConfig
-from tuneparts.training.learner import Context, Learner
 
 LINKED_PASSES = 4
 """A weight step, a hyper step, and a derivative of the weight step that costs about two."""
@@ -23,19 +22,16 @@ class StandardConfig(SupervisedConfig):
     """Ordinary training of one net at given hypers."""
 
     method: Literal["standard"] = "standard"
+    learner = "tuneparts.methods.baselines.standard:StandardLearner"
     takes_runtime = "compiled"
     augmentation: FixedConfig = FixedConfig()
     """Random crop, flip and cutout of training images; not a hyper, and off in evaluation."""
     penalises_weights = True
 
-    def build(self, context: Context) -> Learner:
-        from tuneparts.methods.baselines.standard import StandardLearner
-
-        return StandardLearner(self, context)
-
     @property
     def can_be_packed(self) -> bool:
-        return type(self).build is StandardConfig.build
+        is_own = type(self).build is not StandardConfig.build
+        return not is_own and self.learner == StandardConfig.learner
 
 
 class _LearntConfig(SupervisedConfig):
@@ -54,6 +50,7 @@ class AugerinoConfig(_LearntConfig):
     """Weights and affine widths learnt together, on all data, from the training loss."""
 
     method: Literal["augerino"] = "augerino"
+    learner = "tuneparts.methods.baselines.standard:AugerinoLearner"
     hypers: HypersConfig = HypersConfig(affine=LilaConfig())
     """Must have learnable affine widths: `lila` or `benton`."""
     hyper_lr: float = Field(default=0.05, gt=0)
@@ -72,16 +69,12 @@ class AugerinoConfig(_LearntConfig):
             )
         return self
 
-    def build(self, context: Context) -> Learner:
-        from tuneparts.methods.baselines.standard import AugerinoLearner
-
-        return AugerinoLearner(self, context)
-
 
 class ValidationConfig(SupervisedConfig):
     """A weight step and a hyper step in turn, each on its own data."""
 
     method: Literal["validation"] = "validation"
+    learner = "tuneparts.methods.baselines.validation:ValidationLearner"
     takes_runtime = "compiled"
     train_on: Literal["train", "all"] = "all"
     """The data that is split; `all` is as much as partitioned training sees."""
@@ -111,16 +104,12 @@ class ValidationConfig(SupervisedConfig):
     def hyper_gradient(self) -> HyperGradient:
         return "through a step" if self.through_step else "fixed weights"
 
-    def build(self, context: Context) -> Learner:
-        from tuneparts.methods.baselines.validation import ValidationLearner
-
-        return ValidationLearner(self, context)
-
 
 class LaplaceConfig(_LearntConfig):
     """Weights by their posterior's maximum, hypers and prior by the evidence."""
 
     method: Literal["laplace"] = "laplace"
+    learner = "tuneparts.methods.baselines.laplace:LaplaceLearner"
     curvature: Literal["diagonal", "kronecker"] = "diagonal"
     """The exact diagonal, for small nets only; or Kronecker factors, as Immer et al. (2022) have
     them, which cost less and fit nets of any size with linear layers, convolutions and norms over
@@ -171,16 +160,12 @@ class LaplaceConfig(_LearntConfig):
                 )
         return self
 
-    def build(self, context: Context) -> Learner:
-        from tuneparts.methods.baselines.laplace import LaplaceLearner
-
-        return LaplaceLearner(self, context)
-
 
 class LastLayerConfig(_LearntConfig):
     """Weights by their likelihood, hypers of inputs by the evidence of the last layer."""
 
     method: Literal["last_layer"] = "last_layer"
+    learner = "tuneparts.methods.baselines.last_layer:LastLayerLearner"
     hypers: HypersConfig = HypersConfig(affine=SchwoebelConfig(), samples=4)
     """Only hypers that act on inputs."""
     hyper_lr: float = Field(default=1e-3, gt=0)
@@ -216,17 +201,13 @@ class LastLayerConfig(_LearntConfig):
         # Two thirds of a pass without gradients by weights, and a forward over inducing examples.
         return math.ceil(2 / 3 + self.num_inducing / (self.batch_size * self.hypers.samples) / 3)
 
-    def build(self, context: Context) -> Learner:
-        from tuneparts.methods.baselines.last_layer import LastLayerLearner
-
-        return LastLayerLearner(self, context)
-
 
 class PosthocConfig(StandardConfig):
     """Standard training with log p(D) as `lml/total`."""
 
     # A pydantic subclass narrows its tag to another word, which the type of the base forbids.
     method: Literal["posthoc_laplace"] = "posthoc_laplace"  # type: ignore[assignment]
+    learner = "tuneparts.methods.baselines.posthoc:PosthocLearner"
     hessian: Literal["diag", "kron", "full"] = "diag"
     """Structure of the Gauss-Newton curvature; `full` is for nets of a few thousand weights."""
     prior: Literal["optimised", "decay"] = "optimised"
@@ -252,8 +233,3 @@ class PosthocConfig(StandardConfig):
                 "`posthoc_laplace` needs laplace-torch: `pip install 'tuneparts[laplace]'`, or use "
                 "the method `laplace`."
             )
-
-    def build(self, context: Context) -> Learner:
-        from tuneparts.methods.baselines.posthoc import PosthocLearner
-
-        return PosthocLearner(self, context)

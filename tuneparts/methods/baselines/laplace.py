@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.batches import Batches
 from tuneparts.methods.baselines.config import LaplaceConfig
 from tuneparts.methods.baselines.curvature import (
     Curvature,
@@ -75,9 +74,8 @@ class LaplaceLearner(
         if psi := self.hypers.learnable():
             groups.insert(0, {"params": psi})
         self._hyper_optimiser = adam(groups, lr=config.hyper_lr)
-        num, size = len(self.train_data), config.evidence_batch
-        self._evidence_batches = Batches(
-            num, size, seed=context.seed, stream=("evidence",), replacement=True
+        self._evidence_batches = self.new_batches(
+            "evidence", size=config.evidence_batch, replacement=True
         )
         self._evidence_augmentation = self.generator("augment evidence steps")
         self._since = 0
@@ -91,16 +89,12 @@ class LaplaceLearner(
         self._since += 1
         return Step(passes=1, losses={"train/loss": self.weight_step()})
 
-    def weight_step(self) -> Tensor:
-        """Move the weights towards the posterior's maximum; returns the likelihood's loss."""
-        with self.hypers.detached():
-            likelihood_loss = self.next_loss()
-        energy = sum(
+    def energy(self) -> Tensor | float:
+        total: Tensor | int = sum(
             self.log_precision[name].detach().exp() * p.square().sum()
             for name, p in self.net.named_parameters()
         )
-        gradient_step(likelihood_loss + energy / (2 * len(self.train_data)), self.optimiser)
-        return likelihood_loss.detach()
+        return total / (2 * len(self.train_data))
 
     def evidence_step(self) -> Tensor:
         """Move hypers and prior by one batch; returns minus the evidence per example."""
@@ -109,7 +103,10 @@ class LaplaceLearner(
         logits_BK, curvature = self._ggn(x, self._evidence_augmentation, differentiable=True)
         likelihood = -self.target.loss(logits_BK, y_B) * num
         estimate = {name: grown(h, num / size) for name, h in curvature.items()}
-        self._remember({name: each(Tensor.detach, h) for name, h in estimate.items()})
+        mean = partial(torch.lerp, weight=self.config.memory)
+        for name, new in ((name, each(Tensor.detach, h)) for name, h in estimate.items()):
+            old = self._curvature.get(name)
+            self._curvature[name] = new if old is None else each(mean, new, old)
         spectra = {name: decomposed(h) for name, h in self._curvature.items()}
         values = {name: spectrum.values for name, spectrum in spectra.items()}
         evidence = log_evidence(likelihood, self._weights(), values, self.log_precision)
@@ -157,9 +154,3 @@ class LaplaceLearner(
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: p.detach() for name, p in self.net.named_parameters()}
-
-    def _remember(self, estimate: dict[str, Curvature]) -> None:
-        mean = partial(torch.lerp, weight=self.config.memory)
-        for name, new in estimate.items():
-            old = self._curvature.get(name)
-            self._curvature[name] = new if old is None else each(mean, new, old)

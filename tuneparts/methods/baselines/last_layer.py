@@ -32,7 +32,6 @@ from torch import Tensor, nn
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.batches import Batches
 from tuneparts.methods.baselines.config import LastLayerConfig
 from tuneparts.methods.baselines.standard import OneNetLearner
 from tuneparts.training.learner import Context
@@ -145,12 +144,10 @@ class LastLayerLearner(
             raise ConfigError("the net has dropout rates, but features have none. Set them to 0.")
         psi = self.hypers.learnable()
         self._hyper_optimiser = adam(psi, lr=config.hyper_lr) if psi else None
-        num, size, seed = len(self.train_data), config.batch_size, context.seed
-        self._hyper_batches = Batches(
-            num, size, seed=seed, stream=("hyper steps", "batch"), replacement=True
-        )
-        draw = seeding.torch_generator(seed, "inducing examples")
-        self._inducing = torch.randperm(num, generator=draw)[: config.num_inducing]
+        self._hyper_batches = self.new_batches("hyper steps", "batch", replacement=True)
+        draw = seeding.torch_generator(context.seed, "inducing examples")
+        order_N = torch.randperm(len(self.train_data), generator=draw)
+        self._inducing = order_N[: config.num_inducing]
         self._hyper_augmentation = self.generator("augment hyper steps")
         self._second: Tensor | None = None
         self._cross: Tensor | None = None
@@ -166,13 +163,6 @@ class LastLayerLearner(
             return Step(passes=config.hyper_passes, losses=losses)
         self._since += 1
         return Step(passes=1, losses={"train/loss": self.weight_step()})
-
-    def weight_step(self) -> Tensor:
-        """Move the weights by one batch under the present hypers."""
-        with self.hypers.detached():
-            loss = self.next_loss()
-        gradient_step(loss, self.optimiser)
-        return loss.detach()
 
     def hyper_step(self) -> Tensor:
         """Move the hypers by one batch; returns minus the bound per example."""

@@ -10,7 +10,6 @@ unbounded below; the `safe` variant switches the reward off as long as any width
 import torch
 from torch import Tensor
 
-from tuneparts.data.batches import Batches
 from tuneparts.hypers.affine import Exponential
 from tuneparts.methods.baselines.config import AugerinoConfig, StandardConfig
 from tuneparts.training.config import SupervisedConfig
@@ -30,8 +29,7 @@ class OneNetLearner(SupervisedLearner, parts=("net", "optimiser", "_batches", "a
     ) -> None:
         super().__init__(config, context, learns_hypers=learns_hypers)
         self.optimiser = config.optimiser.build(self.net)
-        num, size = len(self.train_data), config.batch_size
-        self._batches = Batches(num, size, seed=context.seed, replacement=False)
+        self._batches = self.new_batches()
         self.augmentation = self.generator("augment")
 
     def batch(self) -> Batch:
@@ -42,6 +40,17 @@ class OneNetLearner(SupervisedLearner, parts=("net", "optimiser", "_batches", "a
         """The loss of the next batch; the optimiser gets the schedule's rate for a step by it."""
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
         return self.batch_loss(self.batch(), self.augmentation)
+
+    def weight_step(self) -> Tensor:
+        """Move the weights by one batch under the present hypers; returns its loss."""
+        with self.hypers.detached():
+            loss = self.next_loss()
+        gradient_step(loss + self.energy(), self.optimiser)
+        return loss.detach()
+
+    def energy(self) -> Tensor | float:
+        """What a weight step minimises besides the loss."""
+        return 0.0
 
     def is_lml_due(self, every: int) -> bool:
         """Whether this report has the evidence: each `every`-th does, and the last."""

@@ -10,20 +10,15 @@ from pydantic import Field, field_validator
 from tuneparts.models import DigitsCnn, Net
 from tuneparts.models.config import MsdNet
 from tuneparts.training.config import MembersConfig
-from tuneparts.training.learner import Context, Learner
 
 FastStart = Literal["signs", "normal"]
 
 
 class DeepEnsembleConfig(MembersConfig):
-    """Independent nets of any kind; with one member it is ordinary training of one net.
-
-    Example:
-        >>> len(DeepEnsembleConfig(members=("mlp", "digits_cnn")).members)
-        2
-    """
+    """Independent nets of any kind; with one member it is ordinary training of one net."""
 
     method: Literal["deep_ensemble"] = "deep_ensemble"
+    learner = "tuneparts.methods.ensembles.deep:DeepEnsembleLearner"
     members: tuple[Net, ...] = Field(
         default=("digits_cnn",) * 4, min_length=1, validate_default=True
     )
@@ -34,21 +29,12 @@ class DeepEnsembleConfig(MembersConfig):
     """Whether members see the same batches, or each its own: another order and other draws of the
     augmentation, as nets that are trained apart do."""
 
-    def build(self, context: Context) -> Learner:
-        from tuneparts.methods.ensembles.deep import DeepEnsembleLearner
-
-        return DeepEnsembleLearner(self, context)
-
 
 class BatchEnsembleConfig(MembersConfig):
-    """One net, with fast weights for each member.
-
-    Example:
-        >>> BatchEnsembleConfig(net="mlp", num_members=8).num_members
-        8
-    """
+    """One net, with fast weights for each member."""
 
     method: Literal["batch_ensemble"] = "batch_ensemble"
+    learner = "tuneparts.methods.ensembles.batch_ensemble:BatchEnsembleLearner"
     net: Net = Field(default="digits_cnn", validate_default=True)
     """Which net all members share."""
     num_members: int = Field(default=4, ge=1)
@@ -61,21 +47,12 @@ class BatchEnsembleConfig(MembersConfig):
     """What fast weights start as: random signs (Wen et al. 2020), or draws from N(1, 0.5), by which
     the published figures of a Wide ResNet were made (Nado et al. 2021)."""
 
-    def build(self, context: Context) -> Learner:
-        from tuneparts.methods.ensembles.batch_ensemble import BatchEnsembleLearner
-
-        return BatchEnsembleLearner(self, context)
-
 
 class MimoConfig(MembersConfig):
-    """One net with M inputs and M heads.
-
-    Example:
-        >>> MimoConfig(net="mlp", num_members=2).batch_repetitions
-        1
-    """
+    """One net with M inputs and M heads."""
 
     method: Literal["mimo"] = "mimo"
+    learner = "tuneparts.methods.ensembles.mimo:MimoLearner"
     net: Net = Field(default="digits_cnn", validate_default=True)
     """Which net all members share."""
     num_members: int = Field(default=3, ge=1)
@@ -83,21 +60,12 @@ class MimoConfig(MembersConfig):
     batch_repetitions: int = Field(default=1, ge=1)
     """How often each example is in a step, each time beside others."""
 
-    def build(self, context: Context) -> Learner:
-        from tuneparts.methods.ensembles.mimo import MimoLearner
-
-        return MimoLearner(self, context)
-
 
 class SlimmableConfig(MembersConfig):
-    """The same net at several widths.
-
-    Example:
-        >>> len(SlimmableConfig().members)
-        2
-    """
+    """The same net at several widths."""
 
     method: Literal["slimmable"] = "slimmable"
+    learner = "tuneparts.methods.ensembles.slimmable:SlimmableLearner"
     members: tuple[Net, ...] = Field(
         default=("digits_cnn", {"name": "digits_cnn", "channels": (8, 16), "hidden": 32}),
         min_length=1,
@@ -105,21 +73,12 @@ class SlimmableConfig(MembersConfig):
     )
     """The widest first; the others have the same layers with fewer channels."""
 
-    def build(self, context: Context) -> Learner:
-        from tuneparts.methods.ensembles.slimmable import SlimmableLearner
-
-        return SlimmableLearner(self, context)
-
 
 class UniversallySlimmableConfig(MembersConfig):
-    """A net, and the widths at which it is scored.
-
-    Example:
-        >>> UniversallySlimmableConfig(widths=(1.0, 0.75, 0.5)).num_trained
-        4
-    """
+    """A net, and the widths at which it is scored."""
 
     method: Literal["universally_slimmable"] = "universally_slimmable"
+    learner = "tuneparts.methods.ensembles.slimmable:UniversallySlimmableLearner"
     net: Net = DigitsCnn()
     """The net at full width."""
     widths: tuple[float, ...] = Field(default=(1.0, 0.5), min_length=2)
@@ -138,21 +97,12 @@ class UniversallySlimmableConfig(MembersConfig):
             raise ValueError(f"widths fall from exactly 1 to above 0, but got {widths}")
         return widths
 
-    def build(self, context: Context) -> Learner:
-        from tuneparts.methods.ensembles.slimmable import UniversallySlimmableLearner
-
-        return UniversallySlimmableLearner(self, context)
-
 
 class MsdNetConfig(MembersConfig):
-    """A net with several exits.
-
-    Example:
-        >>> MsdNetConfig(sizes={"exits": 7}).sizes.layers
-        (4, 2, 2, 2, 2, 2, 2)
-    """
+    """A net with several exits."""
 
     method: Literal["msdnet"] = "msdnet"
+    learner = "tuneparts.methods.ensembles.msdnet:MsdNetLearner"
     sizes: MsdNet = MsdNet(
         exits=2,
         base=1,
@@ -165,21 +115,12 @@ class MsdNetConfig(MembersConfig):
     )
     """Layers, channels and exits of the net; small by default, `MsdNet()` is the published one."""
 
-    def build(self, context: Context) -> Learner:
-        from tuneparts.methods.ensembles.msdnet import MsdNetLearner
-
-        return MsdNetLearner(self, context)
-
 
 class HneConfig(MembersConfig):
-    """A tree whose leaves are members of one kind of net.
-
-    Example:
-        >>> HneConfig(levels=3).num_members
-        8
-    """
+    """A tree whose leaves are members of one kind of net."""
 
     method: Literal["hne"] = "hne"
+    learner = "tuneparts.methods.ensembles.hne:HneLearner"
     net: Net = Field(default="digits_cnn", validate_default=True)
     """The net of each member, an `nn.Sequential`; it is cut where its blocks cost most alike."""
     levels: int = Field(default=2, ge=1)
@@ -192,8 +133,3 @@ class HneConfig(MembersConfig):
     def num_members(self) -> int:
         """Leaves of the tree."""
         return int(2**self.levels)
-
-    def build(self, context: Context) -> Learner:
-        from tuneparts.methods.ensembles.hne import HneLearner
-
-        return HneLearner(self, context)

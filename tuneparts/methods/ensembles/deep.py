@@ -25,13 +25,7 @@ _STEPS = 1024
 
 
 def narrowed(net: NetConfig, factor: float) -> NetConfig:
-    """Multiply all widths of a net by a factor, at least one unit each.
-
-    Example:
-        >>> from tuneparts.models import Mlp
-        >>> narrowed(Mlp(widths=(64, 32)), 0.5).widths
-        (32, 16)
-    """
+    """Multiply all widths of a net by a factor, at least one unit each."""
 
     def units(number: int) -> int:
         return max(1, round(factor * number))

@@ -137,11 +137,6 @@ def cut(
     Each block begins with a layer that has weights: siblings would be equal without, and a layer
     that works in place would change what its sibling reads. Returns the layer that each block
     begins with, and the operations of each block for one example.
-
-    Example:
-        >>> net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.Linear(8, 4))
-        >>> cut(net, 2, (8,))
-        ([0, 2], [128, 192])
     """
     if not isinstance(net, nn.Sequential):
         raise ConfigError(

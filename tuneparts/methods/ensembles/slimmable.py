@@ -37,10 +37,7 @@ Shapes = dict[str, torch.Size]
 
 
 class Slimmable(NetMembers):
-    """Nets that cut parameters from those of the first net, the widest.
-
-    They cut the weights of their convolution and linear layers, or all parameters.
-    """
+    """Nets that cut weights of convolution and linear layers, or all parameters, from the first."""
 
     def __init__(
         self, nets: Sequence[nn.Module], flops: Sequence[int], *, cuts_all: bool = False
@@ -56,16 +53,15 @@ class Slimmable(NetMembers):
             missing = sorted(shapes[0].keys() - own.keys())
             if missing and not cuts_all:
                 raise ConfigError(
-                    "members must have the same layers, but the first has "
-                    f"`{missing[0]}` and member {member} has not. {cure}"
+                    f"`{missing[0]}` is in the first member and not in member {member}: members "
+                    f"must have the same layers. {cure}"
                 )
             for name, shape in own.items():
                 full = shapes[0].get(name)
                 if full is None or any(a > b for a, b in zip(shape, full, strict=True)):
                     raise ConfigError(
-                        "the widest net must have every parameter of the others, at least as "
-                        f"large, but `{name}` has shape {tuple(shape)} in member {member} and "
-                        f"{full} in the widest. {cure}"
+                        f"`{name}` has shape {tuple(shape)} in member {member} and {full} in the "
+                        f"widest, which must be at least as large. {cure}"
                     )
         super().__init__(nets, flops)
         for net, own in zip(nets[1:], shapes[1:], strict=True):
@@ -155,7 +151,7 @@ class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
 
 
 def _weight_shapes(net: nn.Module) -> Shapes:
-    """Find the shapes of the weights of convolution and linear layers, by name."""
+    """The shapes of the weights of convolution and linear layers, by name."""
     return {
         f"{name}.weight": module.weight.shape
         for name, module in net.named_modules()

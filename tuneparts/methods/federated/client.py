@@ -79,11 +79,7 @@ class Schedule:
     seed: int
 
     def assignments(self, number: int, limit: int) -> list[Assignment]:
-        """What the clients of round `number` are asked for.
-
-        The round is cut after `limit` passes: later clients are not asked, and the last one does
-        part of its work.
-        """
+        """What the clients of a round are asked for, which is cut after `limit` passes in all."""
         assignments = []
         for client in sampled(len(self.chunk_of), self.num_asked, seed=self.seed, number=number):
             assignment = self._cut(number, client, limit)

@@ -23,7 +23,6 @@ from tuneparts.data.task import Examples, Task
 from tuneparts.hypers import HyperGradient
 from tuneparts.methods.partitioned.config import Defaults, check_division
 from tuneparts.training.config import OptimiserConfig, SupervisedConfig
-from tuneparts.training.learner import Context, Learner
 
 if TYPE_CHECKING:
     import torch
@@ -162,6 +161,7 @@ class ExchangeConfig(SupervisedConfig):
     whole run.
     """
 
+    learner = "tuneparts.methods.federated.learner:FederatedLearner"
     optimiser: OptimiserConfig = OptimiserConfig(kind="sgd", lr=0.05, momentum=0.0)
     clients: ClientsConfig = ClientsConfig()
     clients_per_round: int = Field(default=2, ge=1)
@@ -204,11 +204,6 @@ class ExchangeConfig(SupervisedConfig):
             return []
         amounts = {"CPU": self.tasks.cpus} | ({"GPU": self.tasks.gpus} if self.tasks.gpus else {})
         return [dict(amounts) for _ in range(self.tasks.num_tasks)]
-
-    def build(self, context: Context) -> Learner:
-        from tuneparts.methods.federated.learner import FederatedLearner
-
-        return FederatedLearner(self, context)
 
 
 class FedAvgConfig(ExchangeConfig):

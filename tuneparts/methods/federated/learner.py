@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from tuneparts.core.errors import ConfigError, RoundError
 from tuneparts.data.chunks import Chunks
@@ -149,7 +149,11 @@ class FederatedLearner(
         }
         return Step(
             passes=sum(assignment.passes for assignment in assignments),
-            losses={name: _mean(values) for name, values in losses.items() if values},
+            losses={
+                name: torch.tensor(sum(values) / len(values), dtype=torch.float64)
+                for name, values in losses.items()
+                if values
+            },
         )
 
     def _answers(self, broadcast: Broadcast, assignments: Sequence[Assignment]) -> list[Answer]:
@@ -250,7 +254,3 @@ def play(
     client = _clients[blueprint.key]
     answers = client.play(moved(broadcast, context.device), assignments, config.client_timeout)
     return [moved(answer, _CPU) for answer in answers]
-
-
-def _mean(values: Sequence[float]) -> Tensor:
-    return torch.tensor(sum(values) / len(values), dtype=torch.float64)

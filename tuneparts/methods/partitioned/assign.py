@@ -88,11 +88,8 @@ _ROLES: list[tuple[Any, Mapping[str, Role]]] = [
 def roles_of(net: nn.Module, *, num_held: int = 0) -> dict[str, Role]:
     """The role of every parameter by name; refuses a net without weights to deal out.
 
-    Parameters that do not require gradients are held: all subnetworks read them as they are. Those
-    of norms and of FixUp's scalar layers are shared by factors and summands, all others by entries.
-
-    So many leading linear or convolutional layers, in the order of registration, are held together
-    with everything registered before the next one.
+    Parameters that do not require gradients are held, and so are those of `num_held` leading linear
+    or convolutional layers, with everything registered before the next one.
     """
     roles: dict[str, Role] = {}
     seen: set[int] = set()

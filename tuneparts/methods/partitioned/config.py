@@ -10,7 +10,6 @@ from tuneparts.core.schema import Direction, Metric
 from tuneparts.data.chunks import sizes
 from tuneparts.hypers import HyperGradient
 from tuneparts.training.config import ReleaseConfig, SupervisedConfig
-from tuneparts.training.learner import Context, Learner
 
 Scheme = Literal["random", "node"]
 Defaults = Literal["zero", "initial"]
@@ -52,6 +51,7 @@ class PartitionedConfig(SupervisedConfig):
     """
 
     method: Literal["partitioned"] = "partitioned"
+    learner = "tuneparts.methods.partitioned.learner:PartitionedLearner"
     train_on: Literal["train", "all"] = "all"
     """No validation split is needed to learn hypers; `train` keeps it for selection."""
     proportions: tuple[float, ...] = (0.8, 0.1, 0.1)
@@ -113,20 +113,11 @@ class PartitionedConfig(SupervisedConfig):
     def hyper_gradient(self) -> HyperGradient:
         return "fixed weights" if len(self.proportions) > 1 else "none"
 
-    def build(self, context: Context) -> Learner:
-        from tuneparts.methods.partitioned.learner import PartitionedLearner
-
-        return PartitionedLearner(self, context)
-
 
 class ReleasedConfig(PartitionedConfig):
     """Partitioned training with a last stage of ordinary training."""
 
     # A pydantic subclass narrows its tag to another word, which the type of the base forbids.
     method: Literal["released"] = "released"  # type: ignore[assignment]
+    learner = "tuneparts.methods.partitioned.learner:ReleasedLearner"
     release: ReleaseConfig = ReleaseConfig()
-
-    def build(self, context: Context) -> Learner:
-        from tuneparts.methods.partitioned.learner import ReleasedLearner
-
-        return ReleasedLearner(self, context)

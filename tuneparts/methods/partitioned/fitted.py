@@ -23,8 +23,7 @@ from torch import Tensor, nn
 from tuneparts.core import schema, seeding
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.data.own import Arrays, given_examples, given_inputs, given_task, plain
-from tuneparts.data.target import from_anything as target_from
+from tuneparts.data.own import Arrays, given_inputs, given_task, plain
 from tuneparts.data.task import Task
 from tuneparts.hypers import HypersConfig, LilaConfig
 from tuneparts.hypers.hypers import Hypers
@@ -170,7 +169,6 @@ def fit(
         report: called with the metrics of each interval; a terminal shows a bar if None.
         fields: of `PartitionedConfig` or `ReleasedConfig`: `passes`, `proportions`, `release`...
     """
-    aim = target_from(target)
     x = plain(inputs)
     _check_scaled(x, takes_tokens=True)
     if x.ndim == 4 and x.dtype.kind == "f" and x.size and np.nanmax(x) > _LARGEST:
@@ -179,7 +177,7 @@ def fit(
             f"{np.nanmax(x):.4g}. Use `images / {np.nanmax(x):.4g}` unless the net scales them.",
             stacklevel=2,
         )
-    task = given_task(given_examples(inputs, labels, aim), target=aim)
+    task = given_task((inputs, labels), target=target)
     config, note = _configured(net, task, form, {**fields, "hypers": _read_hypers(hypers)}, seed)
     if retrain:  # before anything is trained
         shapes: dict[str, Any] = {"in_shape": task.in_shape, "num_outputs": task.num_outputs}
@@ -250,10 +248,7 @@ def settings_of(form: Form, num_examples: int, fields: Mapping[str, Any]) -> dic
 
 
 def _read_hypers(given: Any) -> dict[str, Any]:
-    """Hypers in any of the ways that `fit` takes them, as fields of `HypersConfig`.
-
-    The name of a motion (`rotation`, `shear`, ...) learns that motion alone.
-    """
+    """Hypers in any of the ways that `fit` takes them, as fields of `HypersConfig`."""
     if isinstance(given, HypersConfig):
         return {**given.model_dump(exclude_unset=True), **given.parts}
     if not isinstance(given, Mapping):

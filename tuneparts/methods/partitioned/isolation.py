@@ -31,10 +31,7 @@ _CAUSE = (
 
 
 def check_buffers(net: nn.Module, x: Tensor) -> None:
-    """Refuse a net that changes buffers of its own when it is called.
-
-    Running statistics of norms are kept apart for each subnetwork, and may change.
-    """
+    """Refuse a net that changes buffers of its own, other than norms' statistics, when called."""
     own = {
         name
         for layer, module in net.named_modules()

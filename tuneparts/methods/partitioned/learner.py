@@ -273,10 +273,7 @@ class PartitionedLearner(
         return self.merged(into=copy.deepcopy(self.net))
 
     def evidence(self) -> Evidence:
-        """L_ML of the present weights and hypers, sampled as hyper steps sample it.
-
-        Masks, dropout and augmentation are drawn, alike in every call. Norms are as in scores.
-        """
+        """L_ML, sampled as hyper steps sample it, alike in every call; norms are as in scores."""
         generator = self.generator("evaluate lml")
         return evidence(
             lambda level, x: self.hypers.predict(
@@ -304,10 +301,7 @@ class PartitionedLearner(
 
     @torch.no_grad()
     def _subnetwork_scores(self) -> dict[str, float]:
-        """Test scores of every subnetwork by its number, and of their mean prediction, at the end.
-
-        Early subnetworks that score better than late ones say that late partitions subtract.
-        """
+        """Test scores, at the end, of every subnetwork by its number and of their mean."""
         if not (self.finished and len(self._test)):
             return {}
         outputs: dict[str, Tensor] = {}

@@ -174,10 +174,6 @@ class _Map:
         mask = active.view(shape).to(x.dtype)
         return x.mul_(mask) if owned else x * mask
 
-    def apply(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        forward = nn.functional.linear if self.conv is None else self.conv._conv_forward
-        return forward(x, weight, bias)
-
     def gradient(self, grad: Tensor, x: Tensor, weight: Tensor, *, by_weight: bool) -> Tensor:
         """By the weight, or by the inputs."""
         conv = self.conv
@@ -188,10 +184,6 @@ class _Map:
             [0] * len(conv.stride), conv.groups, [not by_weight, by_weight, False],
         )  # fmt: skip
         return grads[by_weight]
-
-    def by_bias(self, grad: Tensor) -> Tensor:
-        units = grad.dim() - 1 if self.conv is None else 1
-        return grad.sum([dim for dim in range(grad.dim()) if dim != units])
 
     def take_own(self, into: Tensor, given: Tensor, kind: str, level: int) -> None:
         """Copy the entries of a gradient that a partition owns."""
@@ -208,7 +200,8 @@ class _Masked(torch.autograd.Function):
         x = layer.masked(x, layer.inputs)
         ctx.save_for_backward(x, weight, bias)
         ctx.layer = layer
-        return layer.masked(layer.apply(x, weight, bias), layer.outputs, owned=True)
+        call = nn.functional.linear if layer.conv is None else layer.conv._conv_forward
+        return layer.masked(call(x, weight, bias), layer.outputs, owned=True)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -229,7 +222,9 @@ class _Masked(torch.autograd.Function):
                 found = layer.gradient(own, seen, weight, by_weight=True)
                 layer.take_own(grad_weight, found, "weight", level)
             if grad_bias is not None:
-                layer.take_own(grad_bias, layer.by_bias(own), "bias", level)
+                units = grad.dim() - 1 if layer.conv is None else 1
+                found = own.sum([dim for dim in range(grad.dim()) if dim != units])
+                layer.take_own(grad_bias, found, "bias", level)
         return grad_x, grad_weight, grad_bias, None
 
 

@@ -231,11 +231,9 @@ class Partitioned(nn.Module):
 
     @torch.no_grad()
     def recalibrated(self, view: View, predict: Callable[[Callable[[Tensor], Any]], None]) -> View:
-        """A view whose norms have plain means over some inputs in place of running statistics.
+        """A view whose norms have plain means over the inputs that `predict` calls its net on.
 
-        Running statistics of a subnetwork move in steps of its own partition only, and lag behind
-        weights of earlier ones. The net's own are left as they are. `predict` calls the net that it
-        is given on inputs that the subnetwork may see.
+        Running statistics move in steps of a subnetwork's own partition only, and lag behind.
         """
         tensors = dict(view.tensors)
         tensors |= {key: torch.zeros_like(tensors[key]) for key in self._statistics()}

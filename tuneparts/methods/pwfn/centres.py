@@ -16,12 +16,7 @@ from torch import Tensor
 
 
 def grid_integers(bits: int, order: int, largest: float) -> Tensor:
-    """Compute PWFN's centres within [-largest, largest], with 0, in units of 2^-bits: int64 (K,).
-
-    Example:
-        >>> grid_integers(bits=3, order=1, largest=1.5).tolist()  # eighths
-        [-8, -4, -2, -1, 0, 1, 2, 4, 8]
-    """
+    """PWFN's centres within [-largest, largest], with 0, in units of 2^-bits: int64 (K,)."""
     top = math.floor(math.ldexp(largest, bits))
     powers = [1 << position for position in range(top.bit_length())]
     sums = (sum(chosen) for size in range(1, order + 1) for chosen in combinations(powers, size))

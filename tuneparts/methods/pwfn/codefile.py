@@ -25,8 +25,7 @@ from tuneparts.core import _torchvision, atomic, seeding, settings
 from tuneparts.core.config import parse
 from tuneparts.core.errors import CheckpointError, ConfigError, DataMissingError
 from tuneparts.data.device_examples import DeviceExamples
-from tuneparts.data.own import Arrays, given_examples, given_task
-from tuneparts.data.target import from_anything as target_from
+from tuneparts.data.own import Arrays, given_task
 from tuneparts.data.task import Examples, Task, digest
 from tuneparts.methods.pwfn.config import PwfnConfig
 from tuneparts.models.config import GivenNet
@@ -45,19 +44,14 @@ _NESTED = ("learner", "net", "state_dict", "model_state_dict", "model")
 class Compressibility(NamedTuple):
     """Distinct values (zero included), bits a weight with and without zeros, share of zeros."""
 
-    num_unique: int
+    unique_weights: int
     entropy: float
     entropy_nonzero: float
     sparsity: float
 
 
 def measure(values_N: Tensor) -> Compressibility:
-    """Measure how compressible weights are; negative zero counts as zero.
-
-    Example:
-        >>> measure(torch.tensor([0.0, 0.5, 0.5, 0.25])).entropy
-        1.5
-    """
+    """Measure how compressible weights are; negative zero counts as zero."""
     values, counts = torch.unique(values_N.detach() + 0.0, return_counts=True)
     is_zero = values == 0
     shares = [kept.double() / kept.sum() for kept in (counts, counts[~is_zero])]
@@ -256,12 +250,7 @@ def compress(
     """
     from tuneparts.methods.pwfn.learner import PwfnLearner  # which measures nets by this module
 
-    if isinstance(train, Task):
-        task = train
-    else:
-        aim = target_from(target)
-        scored = None if val is None else given_examples(*val, aim)
-        task = given_task(given_examples(*train, aim), scored, target=aim)
+    task = train if isinstance(train, Task) else given_task(train, val, target=target)
     places = [parameter.data_ptr() for parameter in net.parameters() if parameter.numel()]
     if len(set(places)) < len(places):  # a copy trains and stores them apart
         raise ConfigError(
@@ -288,7 +277,7 @@ def compress(
     net.load_state_dict(decode(content))
     size = measure(learner.gaussians.means())
     return Compressed(
-        net=net, before=before, after=_scores(net, of, task, at), num_values=size.num_unique,
+        net=net, before=before, after=_scores(net, of, task, at), num_values=size.unique_weights,
         entropy=size.entropy, num_bytes=len(content), num_float_bytes=num_plain_bytes(net),
         covered=len(learner.gaussians.sigma) / sum(p.numel() for p in net.parameters()),
         left_out=learner.left_out, history=history,
@@ -296,11 +285,6 @@ def compress(
 
 
 def _config(net: nn.Module, fields: Mapping[str, Any]) -> PwfnConfig:
-    """Make the config of a call.
-
-    Deviations are pulled about as far as the authors' on ImageNet (0.95); their alpha alone would
-    do nothing on small data.
-    """
     for name in ("pretrained", "hypers", "train_on", "ensemble", "shares_pretraining"):
         if name in fields:
             raise ConfigError(f"`{name}`: not a setting of `compress`. Leave it out.")
@@ -312,6 +296,7 @@ def _config(net: nn.Module, fields: Mapping[str, Any]) -> PwfnConfig:
             "`clusters`, `nearest`, `kmeans` or `wfn`."
         )
     if config.quantiser.uses_sigma and config.finetune.kind == "sgd":
+        # About as far as on ImageNet (0.95); the authors' alpha would do nothing on small data.
         config = parse(PwfnConfig, {"sigma": {"exposure": 1.0}, **fields})
     return config
 

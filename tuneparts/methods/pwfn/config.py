@@ -18,7 +18,6 @@ from tuneparts.data.task import Task
 from tuneparts.hypers.config import FixedConfig
 from tuneparts.training import check
 from tuneparts.training.config import OptimiserConfig, SupervisedConfig
-from tuneparts.training.learner import Context, Learner
 
 FRACTIONS = (0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99, 1.0)
 """Share of weights that is fixed after each of the ten published rounds."""
@@ -178,15 +177,10 @@ class SigmaConfig(Config):
 
 
 class PwfnConfig(SupervisedConfig):
-    """Pretraining, then rounds that train weights as Gaussians and fix ever more of them.
-
-    Example:
-        >>> config = PwfnConfig(passes=400, quantiser={"kind": "nearest", "bits": 4})
-        >>> config.quantiser.max_order
-        4
-    """
+    """Pretraining, then rounds that train weights as Gaussians and fix ever more of them."""
 
     method: Literal["pwfn"] = "pwfn"
+    learner = "tuneparts.methods.pwfn.learner:PwfnLearner"
     augmentation: FixedConfig = FixedConfig()
     """Crop, flip and cutout of training images."""
     pretrain: float = Field(default=0.5, ge=0, lt=1)
@@ -250,11 +244,7 @@ class PwfnConfig(SupervisedConfig):
         return self
 
     def exposure(self, *, alpha: float, steps: int) -> float:
-        """Compute X such that a flat weight's deviation has gone 1 - exp(-X) of the way to S.
-
-        It makes runs of SGD of different lengths comparable: on a small data set the same alpha
-        leaves standard deviations where they started.
-        """
+        """X such that a flat weight's deviation has gone 1 - exp(-X) of the way to S, under SGD."""
         mean_abs_eps = math.sqrt(2 / math.pi)
         return self.finetune.lr / (1 - self.finetune.momentum) * alpha * mean_abs_eps * steps
 
@@ -286,11 +276,6 @@ class PwfnConfig(SupervisedConfig):
         super().check(task, copies_state=copies_state)
         if task is not None and self.ensemble:
             check.refuse_target(self, task, "its `ensemble` averages probabilities")
-
-    def build(self, context: Context) -> Learner:
-        from tuneparts.methods.pwfn.learner import PwfnLearner
-
-        return PwfnLearner(self, context)
 
 
 @dataclass(frozen=True)

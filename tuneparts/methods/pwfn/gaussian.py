@@ -23,7 +23,7 @@ from tuneparts.core.errors import ConfigError
 
 FLOOR = 2.0**-30
 """Smallest standard deviation that a weight is drawn with."""
-BLOCK = 1 << 16
+_BLOCK = 1 << 16
 """Numbers that are worked on at a time on a CPU, so that they stay in its cache."""
 
 _COVERED = (
@@ -64,12 +64,6 @@ class Gaussians(nn.Module):
     `sigma` is stored directly, without softplus or logarithm, because the regulariser's gradient
     is linear in it. Its state does not hold the means: they are the parameters of the net, which is
     not changed, with the names that `net.named_parameters()` gives them.
-
-    Example:
-        >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
-        >>> gaussians = Gaussians(net, ["0.weight", "2.weight"])
-        >>> gaussians.sigma.shape
-        torch.Size([12])
     """
 
     fixed: Tensor
@@ -91,7 +85,7 @@ class Gaussians(nn.Module):
         return tuple(self.mus)
 
     def means(self) -> Tensor:
-        """Copy all means (N,)."""
+        """A copy of all means (N,)."""
         return torch.cat([mu.detach().flatten() for mu in self.mus.values()])
 
     def parts(self, all_N: Tensor) -> dict[str, Tensor]:
@@ -113,7 +107,6 @@ class Gaussians(nn.Module):
 
     @torch.no_grad()
     def draw(self, generator: torch.Generator) -> Draw:
-        """Draw new weights."""
         eps_N = torch.empty_like(self.sigma)
         scale = self.parts(self.sigma.detach())  # at the floor or above, see `restore_fixed`
         values = {}
@@ -134,7 +127,7 @@ class Gaussians(nn.Module):
             if grad is None:
                 part.zero_()
                 continue
-            for one, is_free, drawn, out in _blocks(grad, free[name], eps[name], part):
+            for one, is_free, drawn, out in blocks(grad, free[name], eps[name], part):
                 if not held.is_empty:
                     one.mul_(is_free)
                 torch.mul(one, drawn, out=out)
@@ -152,15 +145,10 @@ class Gaussians(nn.Module):
 
     @torch.no_grad()
     def mask_gradients(self) -> None:
-        """Zero the gradients of fixed means, so that they do not count when gradients are clipped.
-
-        Those of deviations are zero then as well: they are products with these.
-        """
-        if self._hold().is_empty:
-            return
+        """Zero the gradients of fixed means, so that clipping does not count them."""
         for name, free in self.parts(self._hold().free_N).items():
             grad = self.mus[name].grad
-            if grad is not None:
+            if grad is not None and not self._hold().is_empty:
                 grad.mul_(free)
 
     @torch.no_grad()
@@ -200,7 +188,7 @@ class Gaussians(nn.Module):
         return self._held
 
 
-def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+def blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Views of tensors of one shape, on a CPU so small that two steps over one read memory once.
 
     Where a tensor has another memory format than the others (`channels_last`, or a transposed
@@ -209,7 +197,7 @@ def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     if not all(tensor.is_contiguous() for tensor in tensors):
         return iter([tensors])
     flat = [tensor.view(-1) for tensor in tensors]
-    size = BLOCK if flat[0].device.type == "cpu" else max(1, len(flat[0]))
+    size = _BLOCK if flat[0].device.type == "cpu" else max(1, len(flat[0]))
     return zip(*(torch.split(one, size) for one in flat), strict=True)
 
 
@@ -222,10 +210,6 @@ def cover(net: nn.Module, x: Tensor | None = None) -> tuple[list[str], dict[str,
     """Names of the parameters that become Gaussians; of the others the reason and their number.
 
     The net is tried with a few inputs (B, ...), on its device, if they are given.
-
-    Example:
-        >>> cover(nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3, bias=False)))
-        (['0.weight', '0.bias'], {'1.weight': 'is of a LayerNorm (3)'})
     """
     reasons = {name: "" for name, _ in net.named_parameters()}
     first = {id(parameter): name for name, parameter in net.named_parameters()}
@@ -251,7 +235,6 @@ def cover(net: nn.Module, x: Tensor | None = None) -> tuple[list[str], dict[str,
 
 
 def _why_in_float(module: nn.Module, parameter: nn.Parameter) -> str:
-    """Say why a layer's own parameter cannot be covered; nothing if it can."""
     if not isinstance(module, _COVERED):
         return f"is of a {type(module).__name__}"
     if isinstance(module, nn.Embedding | nn.EmbeddingBag) and (

@@ -19,9 +19,8 @@ from filelock import FileLock
 from torch import Tensor, nn
 
 from tuneparts.core import settings
-from tuneparts.core.errors import CheckpointError, ConfigError
+from tuneparts.core.errors import CheckpointError
 from tuneparts.data.task import digest
-from tuneparts.hypers.config import FixedConfig
 from tuneparts.methods.pwfn import codefile, quantisers
 from tuneparts.methods.pwfn import sigma as deviations
 from tuneparts.methods.pwfn.config import Free, PwfnConfig, Uniform, Wfn
@@ -32,7 +31,7 @@ from tuneparts.models.survey import PROBE
 from tuneparts.training import checkpoint, passes
 from tuneparts.training.learner import Columns, Context
 from tuneparts.training.loop import Step, SupervisedLearner, outputs_of
-from tuneparts.training.step import gradients, loss_on, recalibrate, set_lr
+from tuneparts.training.step import gradients, recalibrate, set_lr
 
 _log = logging.getLogger(__name__)
 _FORM = 1
@@ -52,12 +51,6 @@ class PwfnLearner(
 
     def __init__(self, config: PwfnConfig, context: Context) -> None:
         super().__init__(config, context)
-        in_shape = context.task.in_shape
-        if config.augmentation != FixedConfig() and len(in_shape) != 3:
-            raise ConfigError(
-                f"`augmentation` acts on images (C, H, W), but inputs have shape {in_shape}. "
-                "Leave it out."
-            )
         if config.pretrained is not None:
             codefile.load(config.pretrained, self.net)
         probe, _ = self.train_data.take(torch.arange(min(PROBE, len(self.train_data))))
@@ -74,8 +67,14 @@ class PwfnLearner(
         self._centres_K: Tensor | None = None
         self._reach_N = self.gaussians.sigma.new_zeros(0)
         self._alpha = config.strength()
-        self._warn_of_no_effect()
-        self.optimiser = self._pretraining()
+        exposure = self._exposure(self.rounds.num_fixing)
+        if exposure is not None and 0 < exposure < _INERT:
+            message = (
+                "the pull on deviations has no effect over %d passes: its exposure is %.1g. Give "
+                "`sigma.exposure`, such as 1, instead of `sigma.alpha`."
+            )
+            _log.warning(message, self.rounds.num_fixing, exposure)
+        self.optimiser = config.optimiser.build(self.net)
         if not self.rounds.pretrain_end:
             self._end_pretraining()
 
@@ -92,18 +91,14 @@ class PwfnLearner(
     def evaluate(self) -> dict[str, float]:
         size = codefile.measure(self._stored())
         metrics = super().evaluate() | {
-            "size/unique_weights": float(size.num_unique),
-            "size/entropy": size.entropy,
-            "size/entropy_nonzero": size.entropy_nonzero,
-            "size/sparsity": size.sparsity,
+            **{f"size/{name}": float(value) for name, value in size._asdict().items()},
             "fixing/rounds": float(self._num_rounds_done),
             "fixing/fraction": self.gaussians.fixed.double().mean().item(),
             **self._last_fixing,
         }
-        if self.config.quantiser.uses_sigma and self.config.finetune.kind == "sgd":
-            metrics["fixing/exposure"] = self.config.exposure(
-                alpha=self._alpha, steps=max(0, self.passes - self.rounds.pretrain_end)
-            )
+        exposure = self._exposure(max(0, self.passes - self.rounds.pretrain_end))
+        if exposure is not None:
+            metrics["fixing/exposure"] = exposure
         if self.finished:
             metrics["size/coded_bytes"] = self._num_bytes()
             if self.config.ensemble:
@@ -135,28 +130,21 @@ class PwfnLearner(
         return float(len(codefile.encode(coded, self.gaussians.names)) + scales)
 
     def artifacts(self) -> Mapping[str, Columns]:
-        """Return the table of means against deviations at the start and at the end."""
         if not self._start:
             return {}
         end = deviations.snapshot(self.gaussians, self.context.seed)
         return {"deviations": deviations.columns({"at the start": self._start, "at the end": end})}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self.optimiser = self._finetuning() if state["is_gaussian"] else self._pretraining()
+        pretrains = not state["is_gaussian"]
+        self.optimiser = self.config.optimiser.build(self.net) if pretrains else self._finetuning()
         super().restore(state)
         self._after_fixing()
 
-    def _warn_of_no_effect(self) -> None:
-        config = self.config
-        if not config.quantiser.uses_sigma or config.finetune.kind != "sgd":
-            return
-        exposure = config.exposure(alpha=self._alpha, steps=self.rounds.num_fixing)
-        if 0 < exposure < _INERT:
-            message = (
-                "the pull on deviations has no effect over %d passes: its exposure is %.1g. Give "
-                "`sigma.exposure`, such as 1, instead of `sigma.alpha`."
-            )
-            _log.warning(message, self.rounds.num_fixing, exposure)
+    def _exposure(self, steps: int) -> float | None:
+        """The exposure of deviations to the pull after so many steps, where it is defined."""
+        has_any = self.config.quantiser.uses_sigma and self.config.finetune.kind == "sgd"
+        return self.config.exposure(alpha=self._alpha, steps=steps) if has_any else None
 
     def _shared_pretraining(self) -> Tensor:
         """Pretrain at once, or load what another trial of this seed pretrained."""
@@ -177,22 +165,20 @@ class PwfnLearner(
                 with suppress(CheckpointError):  # a damaged one is made anew
                     state = checkpoint.load(path)
             if state is None:
-                state = self._pretrain()
+                numbers = range(self.rounds.pretrain_end)
+                losses = torch.stack([self._pretraining_step(number) for number in numbers])
+                state = {
+                    "net": self.net.state_dict(),
+                    "batches": self._batches.state_dict(),
+                    "augmentation": self._augmentation.get_state(),
+                    "loss": losses.double().mean().item(),
+                }
                 checkpoint.save(path, state)
         passes.ran_elsewhere()
         self.net.load_state_dict(state["net"])
         self._batches.load_state_dict(state["batches"])
         self._augmentation.set_state(state["augmentation"])
         return torch.tensor(float(state["loss"]))
-
-    def _pretrain(self) -> dict[str, Any]:
-        losses = [self._pretraining_step(number) for number in range(self.rounds.pretrain_end)]
-        return {
-            "net": self.net.state_dict(),
-            "batches": self._batches.state_dict(),
-            "augmentation": self._augmentation.get_state(),
-            "loss": torch.stack(losses).double().mean().item(),
-        }
 
     def _pretraining_step(self, number: int) -> Tensor:
         progress = number / self.rounds.pretrain_end
@@ -246,10 +232,7 @@ class PwfnLearner(
         return loss
 
     def _clip_all_but_deviations(self) -> Tensor:
-        """Clip by the norm of all gradients; return what those of deviations are to be scaled by.
-
-        The pull reads and writes these anyway.
-        """
+        """Clip by the norm of all gradients; the pull will scale deviations by what is returned."""
         others = [p for p in self.net.parameters() if p.grad is not None]
         grads = [p.grad for p in (*others, self.gaussians.sigma) if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(grads)
@@ -278,13 +261,8 @@ class PwfnLearner(
         x, y_B = self.train_data.take(self._batches.next(), of=self._batches)
         x = self.config.augmentation(x, self._augmentation)
         lent = values or {}
-        loss = loss_on(
-            (x, y_B),
-            net=Lent(self.net, lent) if lent else self.net,
-            hypers=self.hypers,
-            target=self.target,
-            generator=self._augmentation,
-        )
+        net = Lent(self.net, lent) if lent else self.net
+        loss = self.batch_loss((x, y_B), self._augmentation, net=net)
         gradients(loss, [*lent.values(), *self.net.parameters()])
         return loss.detach()
 
@@ -342,17 +320,12 @@ class PwfnLearner(
 
     def _after_fixing(self) -> None:
         """Compute what changes with each round only: the reach of the pulls."""
-        quantiser = self.config.quantiser
+        quantiser, cutoff = self.config.quantiser, self.config.sigma.cutoff
         if quantiser.uses_sigma and self._is_gaussian:
-            keeps_pulling = self.config.habits == "released"
-            self._reach_N = deviations.reach(
-                self.gaussians, self.config.sigma.cutoff, fixed_too=keeps_pulling
-            )
+            fixed_too = self.config.habits == "released"
+            self._reach_N = deviations.reach(self.gaussians, cutoff, fixed_too=fixed_too)
         if isinstance(quantiser, Wfn) and quantiser.ratio > 0 and self._num_rounds_done:
             self._centres_K = torch.unique(self.gaussians.means()[self.gaussians.fixed])
-
-    def _pretraining(self) -> torch.optim.Optimizer:
-        return self.config.optimiser.build(self.net)
 
     def _finetuning(self) -> torch.optim.Optimizer:
         moving = {"net": self.net}
@@ -376,9 +349,8 @@ class PwfnLearner(
         )
 
     def _val_accuracy(self) -> float | None:
-        if self._val is None or not len(self._val):
-            return None
-        return self.score(self._val, "val").get("val/accuracy")
+        val = self.scored().get("val")
+        return None if val is None else self.score(val, "val").get("val/accuracy")
 
     def _ensemble_scores(self) -> dict[str, float]:
         """Score the mean prediction over draws of the weights on test data."""
@@ -403,7 +375,6 @@ class PwfnLearner(
 
 
 def _sigma_quantiles(sigma: Tensor) -> dict[str, float]:
-    """Compute the 10th, 50th and 90th percentile of the free weights' deviations."""
     if not len(sigma):
         return {}
     places = [round(percent / 100 * (len(sigma) - 1)) for percent in (10, 50, 90)]

@@ -33,15 +33,7 @@ def fix(
 ) -> Clustering:
     """End a round, `rounds_left` before the last: fix weights until `num_fixed` are fixed in all.
 
-    At most so many are fixed already. `Uniform`, which rounds all weights after the last pass, is
-    not for this function.
-
-    Example:
-        >>> import torch
-        >>> mu, sigma = torch.tensor([0.26, 0.51, 0.13]), torch.full((3,), 0.01)
-        >>> none = torch.zeros(3, dtype=torch.bool)
-        >>> fix(Clusters(), mu, sigma, none, num_fixed=3, rounds_left=0).mu_N.tolist()
-        [0.25, 0.5, 0.125]
+    At most so many are fixed already. `Uniform` is not for this function: see `rounded`.
     """
     match quantiser:
         case Clusters():

@@ -5,9 +5,8 @@ closest to it, as long as their mean distance stays within a bound (Subia-Waud &
 algorithm 1). The last cluster is cut off at the quota, by distance, then by index.
 
 The printed algorithm leaves open what happens when the elected centre takes nothing. Here sums of
-more powers of two are tried first; when none of any order takes a weight, delta grows. Each new
-cluster starts from single powers and the first delta again, because a delta that stayed large would
-let one centre take everything.
+more powers of two are tried first, then delta grows; each new cluster starts from single powers and
+the first delta again, because a delta that stayed large would let one centre take everything.
 
 Weight Fixing Networks (Subia-Waud & Dasmahapatra 2022) measure distances relative to the weight.
 Their released code allows one more power for the rest of the round if a centre takes nothing;

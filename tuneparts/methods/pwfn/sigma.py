@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tuneparts.core import seeding
 from tuneparts.methods.pwfn.config import Control, PullForm, StartForm
-from tuneparts.methods.pwfn.gaussian import BLOCK, FLOOR, Gaussians
+from tuneparts.methods.pwfn.gaussian import FLOOR, Gaussians, blocks
 from tuneparts.training.learner import Columns
 
 SCALE = 0.0025
@@ -52,15 +52,7 @@ def initial(mu: Tensor, form: StartForm = "product") -> Tensor:
 
 @torch.no_grad()
 def initialise(gaussians: Gaussians, start: StartForm | float = "product") -> None:
-    """Set every standard deviation in place, by form or all to one number.
-
-    Example:
-        >>> from torch import nn
-        >>> gaussians = Gaussians(nn.Linear(2, 3), ["weight"])
-        >>> initialise(gaussians, 0.01)
-        >>> round(gaussians.sigma.max().item(), 4)
-        0.01
-    """
+    """Set every standard deviation in place, by form or all to one number."""
     for name, part in gaussians.parts(gaussians.sigma).items():
         if isinstance(start, str):
             part.copy_(initial(gaussians.mus[name], start))
@@ -110,10 +102,8 @@ def pull(
     # over every weight only to arrive at this one expression. On a CPU in blocks that stay in the
     # cache: the time of each line is that of reading memory.
     assert gaussians.sigma.grad is not None
-    block = BLOCK if eps_N.device.type == "cpu" else len(eps_N)
     vectors = (gaussians.sigma.grad, gaussians.sigma.detach(), reach_N, eps_N)
-    pieces = (torch.split(vector, block) for vector in vectors)
-    for grad, sigma, most, eps in zip(*pieces, strict=True):
+    for grad, sigma, most, eps in blocks(*vectors):
         short = (most - sigma).clamp_(min=0)
         grad.mul_(scale)
         if form == "hinge":
@@ -125,12 +115,7 @@ def pull(
 def controlled(
     sigma_N: Tensor, fixed_N: Tensor, control: Control, generator: torch.Generator
 ) -> Tensor:
-    """Replace the free weights' deviations (N,) by those that clustering is shown.
-
-    The controls test whether it matters which weight has which deviation. If position-specific
-    deviations are what makes the method work, permuting them (the same histogram at other places)
-    or giving all of them one value must cost accuracy.
-    """
+    """Replace the free weights' deviations (N,) by those that clustering is shown."""
     free = (~fixed_N).nonzero().squeeze(1)
     if control == "learnt" or not len(free):
         return sigma_N

@@ -66,15 +66,6 @@ def cluster(
     A weight is at distance |c - mu| / sigma from a centre c, a sum of at most `max_order` powers of
     two from 2^-bits on. The threshold starts as `delta`, and grows by the factor `growth`. By the
     zero rule, weights below 2^-bits are at no distance from 0.
-
-    Example:
-        >>> import torch
-        >>> mu = torch.tensor([0.26, 0.24, 0.51, -0.9])
-        >>> found = cluster(mu, torch.full((4,), 0.02), 3)
-        >>> found.mu_N.tolist()
-        [0.25, 0.25, 0.5, -0.8999999761581421]
-        >>> found.fixed_N.tolist()
-        [True, True, True, False]
     """
     check_finite(mu_N, sigma_N)
     mu_R, sigma_R = mu_N.detach(), sigma_N.detach().clamp(min=SIGMA_FLOOR)
@@ -215,7 +206,6 @@ def _pick(
     low_U, high_U = np.divmod(cells_U, num_centres + 1)
 
     def captured_by(some: slice | _INT) -> _INT:
-        """Count the weights of some intervals that each centre captures: (K,)."""
         edges = [
             np.bincount(side_U[some], weights=counts_U[some], minlength=num_centres + 1)
             for side_U in (low_U, high_U)

@@ -64,12 +64,7 @@ class Chain:
 
 
 def build_chain(shapes: Iterable[Shape], area: int, kind: ChainKind) -> Chain:
-    """Build the chain through these shapes, in any order; equal sizes are ordered by outputs.
-
-    Example:
-        >>> build_chain([(2, 2), (3, 2)], area=9, kind="growth").sizes  # 2 x 2, then one row
-        [36, 18]
-    """
+    """Build the chain through these shapes, in any order; equal sizes are ordered by outputs."""
     slots: list[Growth] = []
     last_slot: dict[Shape, int] = {}
     rows = columns = 0
@@ -132,10 +127,6 @@ def split_budget(
     Every slot needs one template. What is left of the budget is dealt out in rounds, earlier slots
     first: to those with more uses than templates, then to all (the default of Teterwak et al. 2024,
     as released).
-
-    Example:
-        >>> split_budget([10, 10], [1, 2], budget=30)  # the second slot has two users
-        [1, 2]
     """
     # The released code exceeds a budget that is too small for one template a slot.
     least = sum(sizes)
@@ -208,14 +199,7 @@ def make_plan(
     max_templates: int = MAX_TEMPLATES,
     chain: ChainKind = "growth",
 ) -> SharingPlan:
-    """Build the chains of the clusters, each of one kind of layer, and deal the budget out to them.
-
-    Example:
-        >>> from tuneparts.methods.superweights.clusters import Layer
-        >>> layers = [Layer(member, "fc", "linear", 4, 3, ()) for member in (0, 1)]
-        >>> make_plan(layers, [0, 0], budget=24).num_weights  # two templates of 4 x 3
-        24
-    """
+    """Build the chains of the clusters, each of one kind of layer, and deal the budget out."""
     least = _least_plan(layers, labels, chain)
     sizes = [cluster.chain.sizes[j] for cluster, j in least.slots]
     uses = [len(cluster.users(j)) for cluster, j in least.slots]

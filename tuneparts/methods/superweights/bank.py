@@ -37,20 +37,7 @@ class WeightBank(nn.Module, ABC):
 
 
 class TemplateBank(WeightBank):
-    """The parameters that members share: templates, and the coefficients that combine them.
-
-    Example:
-        >>> import torch
-        >>> from tuneparts.methods.superweights import ties
-        >>> from tuneparts.methods.superweights.allocation import make_plan
-        >>> from tuneparts.methods.superweights.clusters import Layer
-        >>> layers = [Layer(member, "fc", "linear", 4, 3, ()) for member in (0, 1)]
-        >>> plan = make_plan(layers, [0, 0], budget=24)
-        >>> source = torch.Generator().manual_seed(0)
-        >>> bank = TemplateBank(plan, ties.private(plan), initialisation="fan_in", generator=source)
-        >>> [weight.shape for weight in bank.compose()]
-        [torch.Size([4, 3]), torch.Size([4, 3])]
-    """
+    """The parameters that members share: templates, and the coefficients that combine them."""
 
     def __init__(
         self,
@@ -66,7 +53,12 @@ class TemplateBank(WeightBank):
         templates, coefficients = [], []
         for (cluster, j), rows in zip(plan.slots, ties, strict=True):
             users = [plan.layers[p] for p in cluster.users(j)]
-            stds_U = _initial_stds(users, initialisation)
+            stds = [(2 / layer.fan_in) ** 0.5 for layer in users]
+            if initialisation == "own":
+                stds = [
+                    u.std if u.std is not None else he for u, he in zip(users, stds, strict=True)
+                ]
+            stds_U = torch.tensor(stds)
             match initialisation:
                 case "released":
                     scale = (2 / 9) ** 0.5
@@ -75,10 +67,8 @@ class TemplateBank(WeightBank):
                 case "own":
                     # Layers that start at zero have zero coefficients, not zero templates.
                     scale = float(stds_U.max()) or 1.0
-            num = cluster.templates[j]
-            templates.append(
-                torch.randn((num, cluster.chain.sizes[j]), generator=generator) * scale
-            )
+            num, size = cluster.templates[j], cluster.chain.sizes[j]
+            templates.append(torch.randn((num, size), generator=generator) * scale)
             alpha_UK = torch.empty(len(users), num)
             for own in members_of([layer.member for layer in users]).values():
                 block = torch.empty(len(own), num)
@@ -87,7 +77,6 @@ class TemplateBank(WeightBank):
                 alpha_UK *= (stds_U / scale / alpha_UK.norm(dim=1))[:, None]
             # Of tied users the one that starts smallest decides: with the coefficients of another
             # one it would start too large.
-            stds = stds_U.tolist()
             first = [min(own, key=stds.__getitem__) for own in members_of(rows).values()]
             coefficients.append(alpha_UK[first])
         self.templates_KD = nn.ParameterList(templates)
@@ -115,7 +104,7 @@ class TemplateBank(WeightBank):
         return weights
 
     def _superweights(self, slot: int) -> Tensor:
-        """Compute SuperWeights (U, D) of all users of a slot; tied users have the very same row."""
+        """SuperWeights (U, D) of all users of a slot."""
         superweights_RD: Tensor = self.coefficients_RK[slot] @ self.templates_KD[slot]
         num_users = len(self.ties[slot])
         if len(superweights_RD) == num_users:  # rows are numbered in order: nobody is tied
@@ -125,7 +114,6 @@ class TemplateBank(WeightBank):
         return superweights_RD[self.get_buffer(f"rows_{slot}")]
 
     def _tie(self, ties: Ties) -> None:
-        """Keep the rows of each slot beside the coefficients, on their device."""
         self.ties = ties
         for slot, rows in enumerate(ties):
             index_U = torch.tensor(rows, device=self.coefficients_RK[slot].device)
@@ -133,10 +121,7 @@ class TemplateBank(WeightBank):
 
     @torch.no_grad()
     def coefficient_gradients(self, gradients: Sequence[Tensor]) -> list[Tensor]:
-        """Compute the gradient that each use alone sends to its coefficients: (U, K) for each slot.
-
-        Given are the gradients of the composed weights, one for each layer of the plan.
-        """
+        """The gradients of each use's coefficients, (U, K) for each slot, from those of weights."""
         found: list[Tensor] = []
         for cluster in self.plan.clusters:
             rows: list[list[Tensor]] = [[] for _ in cluster.templates]
@@ -168,20 +153,10 @@ class TemplateBank(WeightBank):
         return sum(len(alpha_RK) for alpha_RK in self.coefficients_RK)
 
 
-def _initial_stds(users: Sequence[Layer], initialisation: Initialisation) -> Tensor:
-    """Standard deviation with which each user's weight should start (U,)."""
-    is_own = initialisation == "own"
-    he = [(2 / layer.fan_in) ** 0.5 for layer in users]
-    own = [layer.std if is_own else None for layer in users]
-    return torch.tensor([h if std is None else std for h, std in zip(he, own, strict=True)])
-
-
 class BankMembers(NetMembers):
-    """Members with private norms, biases and heads, and shared everything else.
+    """Members with private norms, biases and heads; the weights of other layers are the bank's.
 
-    The nets give up the weights that the bank composes, which is over exactly their layers. The
-    operations of each net for one example do not count composing: for inference it is done once,
-    whatever the number of examples.
+    Composing them does not count as an operation: for inference it is done once.
     """
 
     def __init__(self, nets: Sequence[nn.Module], bank: WeightBank, flops: Sequence[int]) -> None:
@@ -220,11 +195,10 @@ class SuperweightMembers(BankMembers):
     def layer_gradients(
         self, x: Tensor, y_B: Tensor, *, loss: Callable[[Tensor, Tensor], Tensor], norms: str
     ) -> tuple[Tensor, list[Tensor]]:
-        """Compute the mean loss, and its gradient for the weight that each layer alone uses.
+        """The mean loss over members, and the gradient of their sum by each layer's own weight.
 
         Nothing changes: no parameter, no `.grad`, no running statistics. Norms use their running
-        statistics (`eval`) or the batch (`train`). The loss is the mean over members; gradients are
-        those of the sum over members in the plan's order, zero for a layer that was not called.
+        statistics (`eval`) or the batch (`train`). A layer that was not called has gradient zero.
         """
         with torch.no_grad():
             weights = [w.detach().clone().requires_grad_() for w in self.bank.compose()]

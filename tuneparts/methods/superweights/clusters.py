@@ -74,15 +74,9 @@ class Layer:
 
 
 def layers_of(net: nn.Module, member: int, names: Sequence[str] | None = None) -> list[Layer]:
-    """List the layers of a net that share weights, in forward order, without the head.
+    """List the layers of a net that share weights: of these names, or all before the head.
 
-    Layers are taken to be registered in forward order, unless `names` lists those that share.
-
-    Example:
-        >>> from torch import nn
-        >>> net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-        >>> [(layer.name, layer.kind, layer.shape) for layer in layers_of(net, member=0)]
-        [('0', 'linear', (8, 4))]
+    Layers are taken to be registered in forward order.
     """
     found = {n: m for n, m in net.named_modules() if isinstance(m, nn.Conv2d | nn.Linear)}
     if names is None:
@@ -92,14 +86,11 @@ def layers_of(net: nn.Module, member: int, names: Sequence[str] | None = None) -
                 "a member needs a convolution or linear layer before its head to share weights, "
                 f"but member {member} has {len(found)} such layers in all. Use a deeper net."
             )
-        for name, others in tied_names(net).items():
-            of = [one for one in (name, *others) if one.removesuffix(".weight") in names]
-            if of:
-                other = others[0] if of[0] == name else name
+        for tied in ((name, *others) for name, others in tied_names(net).items()):
+            if any(one.removesuffix(".weight") in names for one in tied):
                 raise ConfigError(
-                    "a layer that shares templates must own its weight, or a tie would come "
-                    f"apart, but `{of[0]}` of member {member} is also `{other}`. Use weights of "
-                    "their own."
+                    f"`{'`, `'.join(tied)}` of member {member} are one: a layer that shares "
+                    "templates must own its weight, or a tie would come apart."
                 )
     layers = []
     for name in names:
@@ -120,7 +111,7 @@ def largest_member(layers: Sequence[Layer]) -> int:
 
 
 def depth_bins(layers: Sequence[Layer], num_bins: int | None) -> Labels:
-    """Put layers into bins of relative depth.
+    """Bins of relative depth.
 
     The first member that has a kind of layer decides how many of the bins the kind gets: its
     share of all layers, at least one, or one for each layer if `num_bins` is None. Each member's
@@ -150,10 +141,7 @@ def depth_bins(layers: Sequence[Layer], num_bins: int | None) -> Labels:
 def reference_leaders(
     layers: Sequence[Layer], bins: Labels, similarities: Mapping[int, Similarity]
 ) -> dict[int, int]:
-    """Find the most similar layer of the first member of a bin for each layer of the others.
-
-    Layers that are similar to none follow the first.
-    """
+    """The most similar layer, or else the first, of a bin's first member for those of others."""
     found = {}
     for label, positions in members_of(bins).items():
         first = min(layers[p].member for p in positions)
@@ -177,9 +165,7 @@ def released_leaders(
     found: dict[int, int] = {}
     seen: dict[tuple[int, ...], int] = {}
     for member in sorted({layer.member for layer in layers}):
-        inside = [
-            label for layer, label in zip(layers, bins, strict=True) if layer.member == member
-        ]
+        inside = [bins[p] for p, layer in enumerate(layers) if layer.member == member]
         depth = tuple(inside.count(label) for label in sorted(set(bins)))
         is_first_of_depth, followed = depth not in seen, seen.get(depth, 0)
         seen.setdefault(depth, member)
@@ -200,10 +186,7 @@ def _nearest(similarity_N: Similarity) -> int:
 
 
 def shuffled(labels: Labels, within: Labels, generator: np.random.Generator) -> Labels:
-    """Deal layers at random to clusters of the same number and sizes, as a control.
-
-    Layers never leave the coarser cluster that they are `within`.
-    """
+    """Deal layers at random, `within` coarser clusters, to as large ones: a control."""
     new = list(labels)
     for positions in members_of(within).values():
         for position, other in zip(positions, generator.permutation(positions), strict=True):

@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 from tuneparts.core.config import Config
 from tuneparts.models import Net
 from tuneparts.training.config import MembersConfig
-from tuneparts.training.learner import Context, Learner
 
 ChainKind = Literal["growth", "envelope"]
 """Sorting by size is no order on (out, in). `growth` crops rows or columns where the next shape has
@@ -115,15 +114,10 @@ class Timetable(NamedTuple):
 
 
 class SuperweightsConfig(MembersConfig):
-    """Several nets from one budget; a single member makes it parameter allocation search.
-
-    Example:
-        >>> config = SuperweightsConfig(members=("digits_cnn", "digits_cnn"), passes=200)
-        >>> config.timetable.search
-        20
-    """
+    """Several nets from one budget; a single member makes it parameter allocation search."""
 
     method: Literal["superweights"] = "superweights"
+    learner = "tuneparts.methods.superweights.learner:SuperweightsLearner"
     members: tuple[Net, ...] = Field(
         default=({"name": "wide_resnet", "depth": 16}, {"name": "wide_resnet", "depth": 10}),
         min_length=1,
@@ -164,21 +158,12 @@ class SuperweightsConfig(MembersConfig):
         untied = trained + share(stages.analysis, unties)
         return Timetable(searched, compared, trained, untied, self.passes)
 
-    def build(self, context: Context) -> Learner:
-        from tuneparts.methods.superweights.learner import SuperweightsLearner
-
-        return SuperweightsLearner(self, context)
-
 
 class SsnConfig(MembersConfig):
-    """Several nets whose layers read from banks of weights; a single member shares within itself.
-
-    Example:
-        >>> SsnConfig(members=("digits_cnn", "digits_cnn"), budget=20_000).num_groups
-        4
-    """
+    """Several nets whose layers read from banks of weights; a single one shares within itself."""
 
     method: Literal["ssn"] = "ssn"
+    learner = "tuneparts.methods.superweights.ssn:SsnLearner"
     members: tuple[Net, ...] = Field(
         default=("digits_cnn", "digits_cnn"), min_length=1, validate_default=True
     )
@@ -189,8 +174,3 @@ class SsnConfig(MembersConfig):
     """Groups of layers by relative depth; None for one per layer of the first member."""
     max_templates: int = Field(default=MAX_TEMPLATES, ge=1)
     """Most templates that a layer sums."""
-
-    def build(self, context: Context) -> Learner:
-        from tuneparts.methods.superweights.ssn import SsnLearner
-
-        return SsnLearner(self, context)

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from tuneparts.core import seeding
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.own import Arrays, given_examples, given_inputs, given_task
-from tuneparts.data.target import from_anything as target_from
+from tuneparts.data.own import Arrays, given_inputs, given_task
 from tuneparts.data.task import Task
 from tuneparts.methods.superweights.allocation import ShortBudgetError
 from tuneparts.methods.superweights.config import SuperweightsConfig
@@ -38,11 +37,6 @@ def unshared_weights(
 
     These are the trainable matrices and kernels of a member that neither share nor belong to a
     head or a norm. A weight under several names counts once.
-
-    Example:
-        >>> net = nn.Sequential(nn.Embedding(10, 4), nn.Flatten(), nn.Linear(8, 6), nn.Linear(6, 3))
-        >>> unshared_weights(net, ["2"], ["3"])
-        {'0.weight': 40}
     """
     outside = {*names_of(net, NORMS), *(f"{layer}.weight" for layer in (*shared, *heads))}
     found: dict[int, tuple[str, int]] = {}
@@ -187,8 +181,7 @@ def fit(
         (64, torch.Size([40, 2]))
     """
     own, home = _nets(nets, members, seed)
-    aim = target_from(target)
-    task = given_task(given_examples(inputs, labels, aim), target=aim)
+    task = given_task((inputs, labels), target=target)
     found = [_shareable(net, number, task) for number, net in enumerate(own)]
     unshared = [sizes for *_, sizes in found]
     total = sum(sum(sizes.values()) for sizes in unshared)

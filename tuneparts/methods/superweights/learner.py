@@ -20,7 +20,6 @@ from tuneparts.methods.superweights.bank import SuperweightMembers, TemplateBank
 from tuneparts.methods.superweights.config import SharingStage, SuperweightsConfig
 from tuneparts.methods.superweights.similarity import GradientSums, Labels, Similarity
 from tuneparts.methods.superweights.ties import Ties
-from tuneparts.models.sizes import count_flops
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
 from tuneparts.training.members import NetMembersLearner
@@ -53,7 +52,6 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
         task, allocation = context.task, config.allocation
         with seeding.isolated(context.seed, "init", "shapes"):
             nets = [net.build(task.in_shape, task.num_outputs) for net in config.members]
-        self._flops = [count_flops(net, task.in_shape, is_whole=task.has_tokens) for net in nets]
         self._layers = [
             layer
             for member, net in enumerate(nets)
@@ -115,8 +113,6 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
                 metrics[f"superweights/cluster.{name}"] = float(label)
         return metrics
 
-    # Building
-
     def _least(self, labels: Labels) -> int:
         return least_weights(self._layers, labels, self.config.allocation.chain)
 
@@ -127,13 +123,9 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
 
     def _leaders(self, similarities: Mapping[int, Similarity]) -> dict[int, int]:
         """Find the layers that join the cluster of another one, by position."""
-        match self.config.sharing.scope:
-            case "all":
-                return {}
-            case "reference":
-                return clusters.reference_leaders(self._layers, self._bins, similarities)
-            case "released":
-                return clusters.released_leaders(self._layers, self._bins, similarities)
+        finders = {"reference": clusters.reference_leaders, "released": clusters.released_leaders}
+        find = finders.get(self.config.sharing.scope)
+        return {} if find is None else find(self._layers, self._bins, similarities)
 
     def _first_ties(self, plan: SharingPlan, similarities: Mapping[int, Similarity]) -> Ties:
         sharing = self.config.sharing
@@ -147,32 +139,23 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
 
     def _install(self, plan: SharingPlan, tied: Ties, *, stream: str = "start") -> None:
         """Make new members and a new optimiser; search and training draw from different streams."""
-        task, seed = self.context.task, self.context.seed
-        nets = []
-        for member, config in enumerate(self.config.members):
-            with seeding.isolated(seed, "init", stream, member):
-                nets.append(self.laid_out(config.build(task.in_shape, task.num_outputs)))
+        nets, flops = self.initial_nets(self.config.members, stream)
         bank = TemplateBank(
             plan,
             tied,
             initialisation=self.config.allocation.initialisation,
-            generator=seeding.torch_generator(seed, "init", stream, "templates"),
+            generator=seeding.torch_generator(self.context.seed, "init", stream, "templates"),
         )
-        self.model = SuperweightMembers(nets, bank, self._flops).to(self.context.device)
+        self.model = SuperweightMembers(nets, bank, flops).to(self.context.device)
         self._make_optimiser()
 
     def _make_optimiser(self) -> None:
-        """Make the optimiser; coefficients are not decayed."""
-        # Templates are decayed once, however many layers use them: they are parameters, and the
-        # weights composed from them are not.
+        # Templates are decayed once, however many layers use them, and coefficients not at all.
         bank = self.model.bank
-        decayed = nn.ModuleList([self.model.nets, bank.templates_KD])
-        self.optimiser = self.new_optimiser(decayed)
+        self.optimiser = self.new_optimiser(nn.ModuleList([self.model.nets, bank.templates_KD]))
         self.optimiser.add_param_group(
             {"params": list(bank.coefficients_RK), "lr_factor": 1.0, "weight_decay": 0.0}
         )
-
-    # Comparing gradients
 
     def _form_clusters(self) -> None:
         total, halves = self._sums.take()
@@ -222,8 +205,6 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
                 source, index_R = moved.get(parameter, (parameter, None))
                 if source in old.state:
                     self.optimiser.state[parameter] = _rows(old.state[source], source, index_R)
-
-    # State
 
     def state_dict(self) -> dict[str, Any]:
         bank = self.model.bank

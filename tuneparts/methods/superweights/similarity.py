@@ -25,16 +25,7 @@ Labels = list[int]
 
 
 def overlap_cosines(gradients_OIA: Sequence[Tensor]) -> Similarity:
-    """Compute cosines (N, N) of weight gradients over the top left block that both layers have.
-
-    A layer without gradient is similar to nothing: its entries are NaN.
-
-    Example:
-        >>> import torch
-        >>> one, other = torch.ones(2, 3, 1), -torch.ones(4, 2, 1)
-        >>> overlap_cosines([one, other]).round(3).tolist()
-        [[1.0, -1.0], [-1.0, 1.0]]
-    """
+    """Compute cosines (N, N) of weight gradients over the top left block that both layers have."""
     num = len(gradients_OIA)
     cosines = torch.full((num, num), float("nan"), dtype=torch.float64)
     for i, one in enumerate(gradients_OIA):
@@ -53,7 +44,7 @@ def row_cosines(gradients_UK: Tensor) -> Similarity:
 
 
 def layer_similarities(gradients: Sequence[Tensor], bins: Labels) -> dict[int, Similarity]:
-    """Compute the cosines of all pairs of layers of a bin: (N, N) for each bin."""
+    """The cosines of all pairs of layers of each bin: (N, N)."""
     return {
         label: overlap_cosines([gradients[p] for p in positions])
         for label, positions in members_of(bins).items()
@@ -91,10 +82,7 @@ class GradientSums(Stateful, values=("_halves",)):
 def metrics(
     similarities: Mapping[int, Similarity], halves: Sequence[Mapping[int, Similarity]]
 ) -> dict[str, float]:
-    """Report how similar layers of a bin are on average, and whether two halves of the data agree.
-
-    Metrics that are not defined are left out.
-    """
+    """How similar layers of a bin are on average, and how far two halves of the data agree."""
 
     def pairs(of: Mapping[int, Similarity]) -> Similarity:
         return np.concatenate([m[np.tril_indices(len(m), k=-1)] for m in of.values()])
@@ -114,11 +102,6 @@ def group(similarity_NN: Similarity, threshold: float) -> Labels:
     """Unite items that are similar enough (Algorithm 1 of Teterwak et al. 2024).
 
     A pair is united if the larger of its two entries is strictly above the threshold; NaN is not.
-
-    Example:
-        >>> import numpy as np
-        >>> group(np.array([[1.0, 0.8, 0.1], [0.8, 1.0, 0.0], [0.1, 0.0, 1.0]]), 0.5)
-        [0, 0, 1]
     """
     # The paper takes pairs from a queue, most similar first, and unites their groups while the
     # similarity exceeds the threshold. The order cannot change the outcome: groups are the
@@ -134,13 +117,6 @@ def relabelled(similarity_NN: Similarity, threshold: float) -> Labels:
     of a pair moves: it takes the label of the other, and those that had joined it before stay
     behind. Of pairs that are equally similar, the last in order comes first, as in the code's
     queue. NaN is not similar.
-
-    Example:
-        >>> import numpy as np
-        >>> chain = np.full((4, 4), -1.0)
-        >>> chain[0, 1], chain[2, 3], chain[1, 2] = 0.9, 0.8, 0.5
-        >>> relabelled(np.maximum(chain, chain.T), 0.1)
-        [0, 0, 0, 1]
     """
     rows, columns = np.triu_indices(len(similarity_NN), k=1)
     found = zip(similarity_NN[rows, columns].tolist(), rows.tolist(), columns.tolist(), strict=True)

@@ -1,17 +1,13 @@
 """Shapeshifter Networks as an ensemble from one budget (SSN, Plummer et al. 2022).
 
 The baseline of Teterwak et al. (2024, supplementary): layers are grouped by depth, by hand, and
-draw from the bank of their group; coefficients, norms and heads are a member's own. Nothing is
-learnt about who shares with whom. Their SSN for one net learns groups by clustering coefficients
-after a short training; that search is not here.
+draw from the bank of their group; coefficients, norms and heads are a member's own. The search for
+groups by clustering coefficients, as their SSN for one net has it, is not here.
 
 A bank is a flat row of weights, which layers of any size read. A layer of n weights reads as
 many templates of n weights as the bank has room for, eight at most, and sums them with coefficients
 of its own. A layer larger than its bank reads a smaller weight and stretches it bilinearly. Banks
 divide the budget by the sizes of their groups; a layer that is alone in its group owns its weight.
-
-This is not the chain of slots of `allocation`: here a small layer and a large one that share a bank
-cut it at different places, so that no entry of a weight corresponds to one of the other.
 
 Legend: P weights of a bank, K templates of a layer, R layers with as many templates, O rows of a
 weight (outputs), C its columns (inputs times kernel area).
@@ -57,11 +53,6 @@ def bank_sizes(layers: Sequence[Layer], labels: Labels, budget: int) -> list[int
 
     The released code rounds to the nearest weight and can exceed the budget by a few; this rounds
     down.
-
-    Example:
-        >>> layers = [Layer(0, name, "linear", 4, 3, ()) for name in "abc"]
-        >>> bank_sizes(layers, [0, 0, 1], budget=30)  # 12 for the last layer, which is alone
-        [18, 12]
     """
     groups = [[layers[p].size for p in positions] for positions in members_of(labels).values()]
     alone = sum(sizes[0] for sizes in groups if len(sizes) == 1)
@@ -83,11 +74,6 @@ def readings(
 
     Layers that read equally many weights read one stretch of the bank after another, and begin
     again at its start where it ends. The most common shape is placed first.
-
-    Example:
-        >>> layers = [Layer(0, name, "linear", 4, 3, ()) for name in "ab"]
-        >>> [(one.start, one.num_templates) for one in readings(layers, 25)]
-        [(0, 2), (0, 2)]
     """
     found: dict[int, Reading] = {}
     following: dict[int, int] = {}
@@ -111,12 +97,11 @@ def readings(
 
 
 def _common_shapes(layers: Sequence[Layer]) -> list[tuple[int, ...]]:
-    """List the shapes of layers, the most common one first."""
     return [shape for shape, _ in Counter(layer.shape for layer in layers).most_common()]
 
 
 def _template(layer: Layer, size: int, max_templates: int) -> tuple[int, int, int]:
-    """Choose number, rows and columns of a layer's templates."""
+    """Number, rows and columns of a layer's templates."""
     if layer.size <= size:
         return min(size // layer.size, max_templates), layer.num_out, layer.fan_in
     factor = 0.95
@@ -133,14 +118,7 @@ def _template(layer: Layer, size: int, max_templates: int) -> tuple[int, int, in
 
 
 class FlatBank(WeightBank):
-    """The parameters of a Shapeshifter Network: a bank for each group, and coefficients.
-
-    Example:
-        >>> layers = [Layer(member, "fc", "linear", 4, 3, ()) for member in (0, 1)]
-        >>> bank = FlatBank(layers, [0, 0], budget=24, generator=torch.Generator().manual_seed(0))
-        >>> [weight.shape for weight in bank.compose()], bank.num_weights
-        ([torch.Size([4, 3]), torch.Size([4, 3])], 24)
-    """
+    """The parameters of a Shapeshifter Network: a bank for each group, and coefficients."""
 
     def __init__(
         self,

@@ -68,11 +68,7 @@ def split(
 def partners_by_similarity(
     plan: SharingPlan, bins: Labels, similar: Mapping[int, Similarity]
 ) -> dict[int, int]:
-    """Find the most similar layer of the first member for each layer of the others.
-
-    Similarities were measured in bins; only layers of the same cluster count, and a layer without
-    one has no partner.
-    """
+    """The most similar layer of the first member, in the same cluster, for those of the others."""
     partner = {}
     for label, positions in members_of(bins).items():
         for i, position in enumerate(positions):
