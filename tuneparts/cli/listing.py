@@ -48,8 +48,7 @@ def nets(
     """List the nets that a config can name; with NAME its fields."""
     form = Form.of(as_json=as_json, as_csv=as_csv)
     from tuneparts.cli.fields import first_paragraph
-    from tuneparts.models import NETS
-    from tuneparts.models.config import REGISTRY
+    from tuneparts.models import NETS, REGISTRY
 
     if name is None:
         rows = [

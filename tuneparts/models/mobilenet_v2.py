@@ -9,7 +9,7 @@ from collections import OrderedDict
 import torch
 from torch import nn
 
-from tuneparts.models.config import MobileNetV2
+from tuneparts.models import MobileNetV2
 from tuneparts.models.layers import kaiming_normal
 
 _STAGES = (

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from tuneparts.models.config import MsdNet
+from tuneparts.models import MsdNet
 from tuneparts.models.layers import kaiming_normal
 
 _REDUCTION = 0.5

@@ -23,7 +23,7 @@ from torch import nn
 
 from tuneparts.core import _torchvision
 from tuneparts.core.errors import ConfigError
-from tuneparts.models.config import FixupResNet, Imagenet, ResNet9, ResNet18, ResNet50Gn, WideResNet
+from tuneparts.models import FixupResNet, Imagenet, ResNet9, ResNet18, ResNet50Gn, WideResNet
 from tuneparts.models.layers import Bias, PaddedShortcut, ScalarMultiplier, kaiming_normal
 
 _Layers = OrderedDict[str, nn.Module]

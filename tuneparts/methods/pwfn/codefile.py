@@ -29,7 +29,7 @@ from tuneparts.data.own import Arrays, given_examples, given_task
 from tuneparts.data.target import from_anything as target_from
 from tuneparts.data.task import Examples, Task, digest
 from tuneparts.methods.pwfn.config import PwfnConfig
-from tuneparts.models.config import GivenNet
+from tuneparts.models import GivenNet
 from tuneparts.models.survey import PROBE, check_logits, copied
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context

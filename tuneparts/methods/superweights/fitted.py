@@ -21,7 +21,7 @@ from tuneparts.data.task import Task
 from tuneparts.methods.superweights.allocation import ShortBudgetError
 from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.methods.superweights.learner import SuperweightsLearner
-from tuneparts.models.config import GivenNet
+from tuneparts.models import GivenNet
 from tuneparts.models.layers import NORMS, names_of
 from tuneparts.models.reweighted import reweighted
 from tuneparts.models.sizes import count_flops, count_parameters
