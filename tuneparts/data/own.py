@@ -42,16 +42,12 @@ Arrays: TypeAlias = "Tensor | npt.NDArray[Any]"
 
 def check_arguments(path: str, arguments: Mapping[str, Any]) -> None:
     """Refuse a path that leads to no function, and arguments that it does not take."""
-    function = import_path.find(path)
-    if not callable(function):
-        raise ConfigError(f"own data is named by a function, but `{path}` is {function!r:.100}.")
-    signature = inspect.signature(function)
     try:
-        signature.bind(**arguments)
+        inspect.signature(import_path.find(path)).bind(**arguments)
     except TypeError as error:
         raise ConfigError(
-            f"a data function is called with `arguments` alone, but `{path}` takes {signature} "
-            f"and got {dict(arguments)}: {error}."
+            f"`{path}` must be a function that is called with `arguments` = {dict(arguments)} "
+            f"alone, but: {error}."
         ) from None
 
 

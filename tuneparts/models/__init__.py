@@ -306,16 +306,12 @@ class Own(NetConfig):
                 f"arguments of `{path}` travel as JSON, but: {error}. Use numbers, strings, and "
                 "lists or dicts of them."
             ) from None
-        builder = REGISTRY.find(path)
-        if not callable(builder):
-            raise ConfigError(f"a builder is a function or a class, but `{path}` is {builder!r}.")
         try:
-            signature = inspect.signature(builder)
-            signature.bind((1,), 1, **arguments)
+            inspect.signature(REGISTRY.find(path)).bind((1,), 1, **arguments)
         except TypeError as error:
             raise ConfigError(
-                f"a net is built by `builder(in_shape, num_classes, **arguments)`, but `{path}` "
-                f"takes {signature} and got {arguments}: {error}."
+                f"`{path}` must build a net when called with (in_shape, num_classes) and "
+                f"{arguments}, but: {error}."
             ) from None
         except ValueError:  # written in C; building it will show
             pass

@@ -53,8 +53,7 @@ class Step:
 class FinalModule(nn.Module):
     """Maps pixels (B, C, H, W) from 0 to 255, real numbers, or whole ones, to outputs (B, K).
 
-    `mean` and `std` are of each channel or feature, with pixels from 0 to 1; empty for whole
-    numbers, which are not normalised.
+    `mean` and `std` are of channels or features, with pixels from 0 to 1; empty for whole numbers.
     """
 
     mean: Tensor
@@ -143,9 +142,8 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
 
     def laid_out(self, net: nn.Module, in_shape: tuple[int, ...] | None = None) -> nn.Module:
         """The same net, in the memory layout that is quick for it on this run's device."""
-        layout = self.training_passes.runtime.channels_last
-        shape = in_shape or self.context.task.in_shape
-        return lay_out(net, shape, self.context.device, channels_last=layout)
+        layout, context = self.training_passes.runtime.channels_last, self.context
+        return lay_out(net, in_shape or context.task.in_shape, context.device, channels_last=layout)
 
     def predictor(self) -> nn.Module:
         """What scores are of, as an ordinary module from normalised inputs to outputs (B, K)."""
@@ -274,8 +272,7 @@ class DataLearner(LoopLearner):
 
     def new_batches(self, *stream: str | int) -> Batches:
         """Batches of training data without replacement, by a named stream of this run."""
-        size, seed = self.config.batch_size, self.context.seed
-        num = len(self.train_data)
+        num, size, seed = len(self.train_data), self.config.batch_size, self.context.seed
         return Batches(num, size, seed=seed, stream=stream or ("batches",), replacement=False)
 
     def scored(self) -> dict[str, DeviceExamples]:
@@ -353,9 +350,8 @@ class SupervisedLearner(DataLearner, parts=("hypers",)):
         generator = self.generator(f"evaluate {split}")
         was_training = self.net.training
         self.net.eval()
-        found = outputs_of(
-            lambda x: self.predict(x, generator), examples, batch_size=self.scored_at_once
-        )
+        size = self.scored_at_once
+        found = outputs_of(lambda x: self.predict(x, generator), examples, batch_size=size)
         self.net.train(was_training)
         return {f"{split}/{name}": value for name, value in self.target.scores(*found).items()}
 
@@ -377,13 +373,7 @@ class Release(Stateful, parts=("optimiser", "batches", "augmentation")):
         self.examples = learner.train_data
         self.config = optimiser or learner.config.optimiser
         self.optimiser = self.config.build(learner.net)
-        self.batches = Batches(
-            len(self.examples),
-            learner.config.batch_size,
-            seed=learner.context.seed,
-            stream=("release", "batches"),
-            replacement=False,
-        )
+        self.batches = learner.new_batches("release", "batches")
         self.augmentation = learner.generator("augment release")
 
     def step(self, progress: float) -> Step:

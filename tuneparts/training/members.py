@@ -143,26 +143,18 @@ def accuracies_between(
 
 
 class Members(nn.Module, ABC):
-    """Several predictors in one module, whatever they share.
-
-    Args:
-        num_members: M.
-        flops: operations of each member for one example; of members that cannot run alone one
-            number, that of all together.
-    """
+    """Several predictors in one module, whatever they share."""
 
     def __init__(self, num_members: int, flops: Sequence[int]) -> None:
         super().__init__()
         self.num_members = num_members
-        self._flops = list(flops)
+        self.flops = list(flops)
+        """Operations of each member for one example; one number, that of all together, where
+        members cannot run alone."""
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
         """Logits (M, B, K) of a batch (B, ...)."""
-
-    def member_flops(self) -> list[int]:
-        """Operations of each member for one example, or of all together."""
-        return list(self._flops)
 
     @contextmanager
     def prepared(self) -> Iterator[None]:
@@ -221,7 +213,7 @@ class NetMembers(Members):
         return standalone(self.nets[member], own) if own else self.nets[member]
 
     def materialised(self) -> "NetMembers":
-        return NetMembers([self.plain(member) for member in range(self.num_members)], self._flops)
+        return NetMembers([self.plain(member) for member in range(self.num_members)], self.flops)
 
 
 class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_augmentation")):
@@ -301,7 +293,7 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
         metrics = {
             "train/lr": self.optimiser.param_groups[0]["lr"],
             "size/parameters": float(count_parameters(self.model)),
-            "size/flops": float(sum(self.model.member_flops())),
+            "size/flops": float(sum(self.model.flops)),
         }
         was_training = self.model.training
         self.model.eval()
@@ -323,7 +315,7 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
         """Where a prediction may stop: subsets of members with their costs and scores."""
         if not isinstance(self.target, Classes):
             return []
-        return operating_points(logits_MNK, labels_N, self.model.member_flops())
+        return operating_points(logits_MNK, labels_N, self.model.flops)
 
     def _interpolation(self) -> dict[str, float]:
         num_points = self.config.interpolation_points

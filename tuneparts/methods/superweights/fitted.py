@@ -139,7 +139,7 @@ class FittedEnsemble:
     @property
     def flops(self) -> list[int]:
         """Operations of each member for one example."""
-        return self.learner.model.member_flops()
+        return self.learner.model.flops
 
 
 def fit(
