@@ -10,6 +10,7 @@ per part, `<name>_jpeg_{train,test}.npz`, with the arrays `jpeg` (all files end 
 import io
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -197,11 +198,11 @@ def find_packed(root: Path, *, name: str, image_size: int) -> DataSource | None:
     paths = {part: root / f"{name}_jpeg_{part}.npz" for part in ("train", "test")}
     if not all(path.exists() for path in paths.values()):
         return None
-    num_classes = len(_packed(paths["train"], "classes"))
+    num_classes = _packed_length(paths["train"], "classes")
 
     def examples(part: str) -> Examples:
         path = paths[part]
-        labels, offsets, data = (_packed(path, name) for name in ("labels", "offsets", "jpeg"))
+        labels, offsets, data = (_packed_array(path, n) for n in ("labels", "offsets", "jpeg"))
         is_sound = (
             len(offsets) == len(labels) + 1
             and bool(np.all(np.diff(offsets) > 0))
@@ -217,18 +218,31 @@ def find_packed(root: Path, *, name: str, image_size: int) -> DataSource | None:
 
     return DataSource(
         str(root / f"{name}_jpeg_*.npz"),
-        *(len(_packed(path, "labels")) for path in paths.values()),
+        _packed_length(paths["train"], "labels"),
+        _packed_length(paths["test"], "labels"),
         (3, image_size, image_size),
         num_classes,
         lambda *_: Parts(examples("train"), examples("test"), num_classes),
     )
 
 
-def _packed(path: Path, name: str) -> npt.NDArray[Any]:
-    """An array of an archive, a row of numbers or names.
+def _packed_length(path: Path, name: str) -> int:
+    with _packed(path, name) as (_, length):
+        return length
 
-    It is read only if its header says nothing else, and nothing larger than any archive of images
-    that is as small as this one could hold: a few bytes can unpack to anything.
+
+def _packed_array(path: Path, name: str) -> npt.NDArray[Any]:
+    with _packed(path, name) as (file, _):
+        array: npt.NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+        return array
+
+
+@contextmanager
+def _packed(path: Path, name: str) -> Iterator[tuple[IO[bytes], int]]:
+    """An array of an archive as a file, and its length by its header.
+
+    Refuses what is no row of numbers or names, and what would be larger than any archive of images
+    that is as small as this one: a few bytes can unpack to anything.
     """
     formats, most = np.lib.format, _MOST_UNPACKED * path.stat().st_size
     try:
@@ -243,8 +257,7 @@ def _packed(path: Path, name: str) -> npt.NDArray[Any]:
             if size > most:
                 raise ValueError(f"`{name}` would have {size:,} bytes, more than {most:,}")
             file.seek(0)
-            array: npt.NDArray[Any] = formats.read_array(file, allow_pickle=False)
-            return array
+            yield file, shape[0]
     except Exception as error:  # zip, zlib and numpy raise many types for hostile files
         raise DataError(
             f"{path} is truncated or not an archive of images: {error!r:.200}. Get it again."

@@ -177,7 +177,7 @@ class ResNet18(NetConfig):
 class MobileNetV2(NetConfig):
     """MobileNetV2 with a dropout slot before its classifier."""
 
-    builder = "tuneparts.models.mobilenet_v2:_mobilenet_v2"
+    builder = "tuneparts.models.resnets:_mobilenet_v2"
     name: Literal["mobilenet_v2"] = "mobilenet_v2"
     width: PositiveFloat = 1.0
     """Multiple of all channel counts, rounded to multiples of eight."""
@@ -306,8 +306,9 @@ class Own(NetConfig):
                 f"arguments of `{path}` travel as JSON, but: {error}. Use numbers, strings, and "
                 "lists or dicts of them."
             ) from None
+        builder = REGISTRY.find(path)
         try:
-            inspect.signature(REGISTRY.find(path)).bind((1,), 1, **arguments)
+            inspect.signature(builder).bind((1,), 1, **arguments)
         except TypeError as error:
             raise ConfigError(
                 f"`{path}` must build a net when called with (in_shape, num_classes) and "

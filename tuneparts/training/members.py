@@ -25,8 +25,8 @@ from tuneparts.data.batches import Batches
 from tuneparts.data.target import Classes, Reduction
 from tuneparts.hypers.config import FixedConfig
 from tuneparts.models import NetConfig
-from tuneparts.models.reweighted import reweighted, standalone
 from tuneparts.models.sizes import count_flops, count_parameters
+from tuneparts.models.surgery import reweighted, standalone
 from tuneparts.training.config import MembersConfig
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import EVAL_BATCH, DataLearner, MeanOfMembers, Step, outputs_of

@@ -23,8 +23,8 @@ from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.methods.superweights.learner import SuperweightsLearner
 from tuneparts.models import GivenNet
 from tuneparts.models.layers import NORMS, names_of
-from tuneparts.models.reweighted import reweighted
 from tuneparts.models.sizes import count_flops, count_parameters
+from tuneparts.models.surgery import reweighted
 from tuneparts.models.survey import PROBE, check_logits, copied, outputs, takeable
 from tuneparts.training.learner import Context
 from tuneparts.training.process import threads_for
