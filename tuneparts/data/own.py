@@ -225,11 +225,10 @@ def _column_names(table: Any) -> list[str] | None:
 
 
 def to_arrays(table: Any, target: str | Sequence[str]) -> tuple[Any, npt.NDArray[Any]]:
-    """Inputs and labels of a table.
+    """Inputs and labels of a table whose target is the column of the labels, or several.
 
     Columns of numbers become the features (N, D), in the order of the table. A single column whose
-    cells are arrays, lists or images becomes the inputs (N, ...) itself. The target is the column
-    of the labels, or several.
+    cells are arrays, lists or images becomes the inputs (N, ...) itself.
     """
     names = _column_names(table) or []
     targets = [target] if isinstance(target, str) else list(target)

@@ -138,10 +138,7 @@ def tied_names(net: nn.Module) -> dict[str, tuple[str, ...]]:
 
 
 def give_up(net: nn.Module, names: Iterable[str]) -> None:
-    """Remove these parameters from a net, which then works under `reweighted` only.
-
-    They are no longer trained, counted or saved with the net.
-    """
+    """Remove these parameters from a net, which then works under `reweighted` only."""
     for name in names:
         layer, _, parameter = name.rpartition(".")
         del net.get_submodule(layer)._parameters[parameter]

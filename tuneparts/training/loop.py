@@ -1,8 +1,7 @@
 """The one training loop: a method supplies a step, the loop counts, checks and reports.
 
-A trained learner is one ordinary module, which is kept and served. It normalises inputs as training
-did and predicts what the learner was scored by, with the draws that the test scores started from,
-so equal inputs have equal predictions.
+A trained learner is one ordinary module, which predicts what the learner was scored by, with the
+draws that the test scores started from, so that equal inputs have equal predictions.
 
 Shapes: B examples, K outputs, M members.
 """
@@ -363,9 +362,7 @@ class SupervisedLearner(DataLearner, parts=("hypers",)):
 class Release(Stateful, parts=("optimiser", "batches", "augmentation")):
     """The last stage of a run: ordinary steps of all weights on all data, hypers held.
 
-    It gives back the data that was kept from weights to judge hypers by. Validation-set
-    optimisation calls this fine-tuning (Mlodozeniec et al. 2023, I.4). The learner saves net and
-    hypers.
+    Validation-set optimisation calls this fine-tuning (Mlodozeniec et al. 2023, I.4).
     """
 
     def __init__(self, learner: SupervisedLearner, optimiser: OptimiserConfig | None) -> None:

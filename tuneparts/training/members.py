@@ -109,8 +109,7 @@ def nested_points(
 ) -> list[OperatingPoint]:
     """The points of members that are always evaluated in one order, each on top of the last.
 
-    `predictions` are the members that each is of and its logits (N, K), and `added` the operations
-    that each member adds for one example.
+    `predictions` are members and their logits (N, K), `added` the operations that each member adds.
     """
     points = []
     for (members, logits_NK), cost in zip(predictions, accumulate(added), strict=True):
@@ -193,8 +192,7 @@ class NetMembers(Members):
     ) -> Tensor:
         """Add the gradients of the sum of all members' losses (M,) to the parameters' `grad`.
 
-        Shared weights are computed once, and members follow one another: the activations of one
-        member at a time are in memory. The losses that are returned have no graph.
+        Shared weights are computed once; the activations of one member at a time are in memory.
         """
         losses, found = [], []
         for net, own, (x, y_B) in zip(self.nets, self.lent(), batches, strict=True):
