@@ -8,8 +8,7 @@ from typing import Any
 from studies.sharing import INITIALISATION, Sharing, apart
 from tuneparts.data.config import DataConfig
 from tuneparts.methods.superweights.config import SuperweightsConfig
-from tuneparts.models import WideResNet
-from tuneparts.models.config import Imagenet
+from tuneparts.models import Imagenet, WideResNet
 from tuneparts.search.arm import Arm
 from tuneparts.search.spec import Scale, Search
 

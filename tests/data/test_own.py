@@ -315,9 +315,9 @@ class TestNames:
     @pytest.mark.parametrize(
         ("fields", "law"),
         [
-            ({"name": made, "arguments": {"from": 1}}, "takes .*form.* and got .*'from'"),
+            ({"name": made, "arguments": {"from": 1}}, "'from': 1.* unexpected keyword argument"),
             ({"name": "digits", "arguments": {"a": 1}}, "`digits` is none"),
-            ({"name": f"{__name__}:N"}, "named by a function, but .*N` is 40"),
+            ({"name": f"{__name__}:N"}, "must be a function.*40 is not a callable"),
             ({"name": "nowhere.at.all:data"}, "No module named 'nowhere'"),
             ({"name": lambda: (X, Y)}, "lambda"),
             ({"name": "digits", "target": 3}, "target"),

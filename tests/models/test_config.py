@@ -197,10 +197,10 @@ def local_builder() -> Any:
         (Mlp, "a config such as `Mlp"),
         ("nowhere.at.all:net", "No module named 'nowhere'"),
         (f"{__name__}:nothing", "has no attribute 'nothing'"),
-        (f"{__name__}:NOT_A_BUILDER", "a builder is a function or a class"),
+        (f"{__name__}:NOT_A_BUILDER", "must build a net.*is not a callable object"),
         ({"name": linear, "width": 3}, "unexpected keyword argument 'width'"),
         ({"name": linear, "bias": object()}, "travel as JSON"),
-        ({"name": local_builder}, "takes .* and got .*too many positional arguments"),
+        ({"name": local_builder}, "must build a net.*too many positional arguments"),
     ],
 )
 def test_what_cannot_be_built_in_a_worker_is_refused(value, law: str) -> None:

@@ -11,12 +11,11 @@ from tuneparts.core.errors import CheckpointError, ConfigError
 
 
 class Batches:
-    """An endless stream of index batches over `num_examples` examples.
+    """An endless stream of index batches over `num_examples` examples, with its own generator.
 
-    With replacement every index is drawn uniformly and independently. Without replacement an
-    epoch is a permutation of which whole batches are taken; the last `num_examples % batch_size`
-    indices of each epoch are dropped, so no batch holds an example twice, or could be larger than
-    the data. Each stream owns its generator: several streams never disturb each other.
+    With replacement every index is drawn uniformly and independently. Without replacement an epoch
+    is a permutation of which whole batches are taken; the last `num_examples % batch_size` indices
+    of each epoch are dropped, so that no batch holds an example twice.
     """
 
     def __init__(

@@ -189,8 +189,7 @@ def kept_on_device(
 ) -> DeviceExamples:
     """Put examples on a device, unless an earlier learner of this process has put them there.
 
-    They stay there as long as `examples` exist: a worker that runs many trials on the same data
-    sends it to its GPU once.
+    They stay there as long as `examples` exist.
     """
     key = (id(examples), tuple(mean), tuple(std), str(device))
     if key not in _KEPT:

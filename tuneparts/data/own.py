@@ -42,16 +42,12 @@ Arrays: TypeAlias = "Tensor | npt.NDArray[Any]"
 
 def check_arguments(path: str, arguments: Mapping[str, Any]) -> None:
     """Refuse a path that leads to no function, and arguments that it does not take."""
-    function = import_path.find(path)
-    if not callable(function):
-        raise ConfigError(f"own data is named by a function, but `{path}` is {function!r:.100}.")
-    signature = inspect.signature(function)
     try:
-        signature.bind(**arguments)
+        inspect.signature(import_path.find(path)).bind(**arguments)
     except TypeError as error:
         raise ConfigError(
-            f"a data function is called with `arguments` alone, but `{path}` takes {signature} "
-            f"and got {dict(arguments)}: {error}."
+            f"`{path}` must be a function that is called with `arguments` = {dict(arguments)} "
+            f"alone, but: {error}."
         ) from None
 
 
@@ -229,11 +225,10 @@ def _column_names(table: Any) -> list[str] | None:
 
 
 def to_arrays(table: Any, target: str | Sequence[str]) -> tuple[Any, npt.NDArray[Any]]:
-    """Inputs and labels of a table.
+    """Inputs and labels of a table whose target is the column of the labels, or several.
 
     Columns of numbers become the features (N, D), in the order of the table. A single column whose
-    cells are arrays, lists or images becomes the inputs (N, ...) itself. The target is the column
-    of the labels, or several.
+    cells are arrays, lists or images becomes the inputs (N, ...) itself.
     """
     names = _column_names(table) or []
     targets = [target] if isinstance(target, str) else list(target)

@@ -97,8 +97,7 @@ def find_cifar(kind: str, root: Path) -> DataSource | None:
         return Examples(np.ascontiguousarray(images), np.array(data.targets, np.int64))
 
     def read(*_: Any) -> Parts:
-        train = part(train=True)
-        return Parts(train, part(train=False), num_classes=int(train.labels.max()) + 1)
+        return Parts(part(train=True), part(train=False), num_classes)
 
     source = DataSource(str(folder), 50_000, 10_000, (3, 32, 32), num_classes, read)
     return source if folder.is_dir() else None
@@ -203,9 +202,7 @@ def find_packed(root: Path, *, name: str, image_size: int) -> DataSource | None:
 
     def examples(part: str) -> Examples:
         path = paths[part]
-        labels, offsets, data = (
-            _packed_array(path, name) for name in ("labels", "offsets", "jpeg")
-        )
+        labels, offsets, data = (_packed_array(path, n) for n in ("labels", "offsets", "jpeg"))
         is_sound = (
             len(offsets) == len(labels) + 1
             and bool(np.all(np.diff(offsets) > 0))

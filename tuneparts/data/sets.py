@@ -32,21 +32,11 @@ from tuneparts.data.task import DataSource, Examples, Parts
 if TYPE_CHECKING:
     from tuneparts.data.config import DataConfig
 
-_HERE = "tuneparts.data.sets"
+_PUBLISHED = ("digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "tinyimagenet", "imagenet")
+_GENERATED = ("input_selection", "blobs", "stripes")
 REGISTRY = Registry(
     "data set",
-    {
-        "digits": f"{_HERE}:DIGITS",
-        "mnist": f"{_HERE}:MNIST",
-        "fashion_mnist": f"{_HERE}:FASHION_MNIST",
-        "cifar10": f"{_HERE}:CIFAR10",
-        "cifar100": f"{_HERE}:CIFAR100",
-        "tinyimagenet": f"{_HERE}:TINYIMAGENET",
-        "imagenet": f"{_HERE}:IMAGENET",
-        "input_selection": f"{_HERE}:INPUT_SELECTION",
-        "blobs": f"{_HERE}:BLOBS",
-        "stripes": f"{_HERE}:STRIPES",
-    },
+    {name: f"{__name__}:{name.upper()}" for name in (*_PUBLISHED, *_GENERATED)},
     group="tuneparts.data",
 )
 """Our own names lead to a `DataSet`; import paths, and entry points of packages, to functions."""
@@ -217,17 +207,14 @@ def _photographs(name: str, advice: str, finder: _Finder) -> DataSet:
 
 _DIGITS = DataSource("scikit-learn", 1297, _NUM_DIGITS_TEST, (1, 8, 8), 10, _read_digits)
 DIGITS = DataSet("digits", "It comes with scikit-learn.", (lambda _: _DIGITS,))
-MNIST = _downloaded(
-    "mnist",
-    "MNIST",
-    "MNIST/raw/train-images-idx3-ubyte and its three siblings",
-    partial(published.find_idx, "MNIST"),
-)
-FASHION_MNIST = _downloaded(
-    "fashion_mnist",
-    "FashionMNIST",
-    "FashionMNIST/raw/train-images-idx3-ubyte and its three siblings",
-    partial(published.find_idx, "FashionMNIST"),
+MNIST, FASHION_MNIST = (
+    _downloaded(
+        name,
+        kind,
+        f"{kind}/raw/train-images-idx3-ubyte and its three siblings",
+        partial(published.find_idx, kind),
+    )
+    for name, kind in (("mnist", "MNIST"), ("fashion_mnist", "FashionMNIST"))
 )
 CIFAR10 = _downloaded(
     "cifar10",

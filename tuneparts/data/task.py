@@ -90,12 +90,10 @@ Inputs = npt.NDArray[np.uint8] | npt.NDArray[np.float32] | npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Examples:
-    """Arrays of inputs with their labels.
+    """Arrays of inputs with their labels; they may be read-only, in memory that processes share.
 
     `inputs` are uint8 images (N, C, H, W), whole numbers such as tokens as int64 (N, ...), or
     float32 (N, ...); `labels` are int64 or float32 (N, ...), as the target has them.
-    The arrays may be read-only: they can live in memory shared between processes. Images that do
-    not fit in memory are `StoredImages`, which index and measure like an array and pickle by path.
     """
 
     inputs: Inputs

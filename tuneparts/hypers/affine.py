@@ -152,9 +152,8 @@ class Schwoebel(Affine):
     def sample(self, num: int, generator: torch.Generator) -> Tensor:
         low, high = self.theta_min.tensor(), self.theta_max.tensor()
         eps_N7 = low.new_empty(num, 7).uniform_(0, 1, generator=generator)
-        angle, scale_x, scale_y, shear_x, shear_y, move_x, move_y = torch.lerp(
-            low, high, eps_N7
-        ).unbind(1)
+        theta_N7 = torch.lerp(low, high, eps_N7)
+        angle, scale_x, scale_y, shear_x, shear_y, move_x, move_y = theta_N7.unbind(1)
         cos, sin = angle.cos(), angle.sin()
         # Columns of the product of the shears: (1, shear_y) and (shear_x, 1 + shear_x shear_y).
         corner = 1 + shear_x * shear_y
@@ -200,12 +199,9 @@ def _basis(height: int, width: int, dtype: torch.dtype, device: torch.device) ->
         torch.linspace(0 if size == 1 else -1, 1, size, dtype=dtype, device=device)
         for size in (height, width)
     )
-    ones = torch.ones(height, width, dtype=dtype, device=device)
-    point_3HW = torch.stack([xs * ones, ys[:, None] * ones, ones])
-    basis = torch.zeros(2, 3, height, width, 2, dtype=dtype, device=device)
-    basis[0, ..., 0] = point_3HW
-    basis[1, ..., 1] = point_3HW
-    return basis.view(6, -1)
+    x_HW, y_HW = torch.broadcast_tensors(xs, ys[:, None])
+    point_3HW1 = torch.stack([x_HW, y_HW, torch.ones_like(x_HW)])[..., None]
+    return (point_3HW1 * torch.eye(2, dtype=dtype, device=device).view(2, 1, 1, 1, 2)).view(6, -1)
 
 
 def exponential(generator_N23: Tensor) -> Tensor:
@@ -270,9 +266,7 @@ def random_resized_crop(x_BCHW: Tensor, least: float, generator: torch.Generator
         return (draw_B1 * (size - length_B1) + centres * length_B1) * (2 / size) - 1
 
     rows, columns = places(H, height, draws[2]), places(W, width, draws[3])
-    grid = torch.stack(
-        [columns[:, None, :].expand(B, H, W), rows[:, :, None].expand(B, H, W)], dim=-1
-    )
+    grid = torch.stack(torch.broadcast_tensors(columns[:, None], rows[:, :, None]), dim=-1)
     return functional.grid_sample(
         x_BCHW, grid.to(x_BCHW.dtype), mode="bilinear", padding_mode="border", align_corners=False
     )
@@ -280,16 +274,16 @@ def random_resized_crop(x_BCHW: Tensor, least: float, generator: torch.Generator
 
 def random_crop(x_BCHW: Tensor, padding: int, generator: torch.Generator) -> Tensor:
     """Shift each image by up to `padding` pixels along each axis, zeros moving in."""
-    B, _, H, W = x_BCHW.shape
-    padded = functional.pad(x_BCHW, [padding] * 4)
-    windows = padded.unfold(2, H, 1).unfold(3, W, 1)
-    top, left = _integers(2 * padding + 1, (2, B), generator, like=x_BCHW)
-    return windows[torch.arange(B, device=x_BCHW.device), :, top, left]
+    (B, _, H, W), device = x_BCHW.shape, x_BCHW.device
+    windows = functional.pad(x_BCHW, [padding] * 4).unfold(2, H, 1).unfold(3, W, 1)
+    top, left = torch.randint(2 * padding + 1, (2, B), generator=generator, device=device)
+    return windows[torch.arange(B, device=device), :, top, left]
 
 
 def random_flip(x_BCHW: Tensor, generator: torch.Generator) -> Tensor:
     """Mirror each image left and right with probability one half."""
-    is_flipped = _integers(2, (len(x_BCHW), 1, 1, 1), generator, like=x_BCHW) == 1
+    shape = (len(x_BCHW), 1, 1, 1)
+    is_flipped = torch.randint(2, shape, generator=generator, device=x_BCHW.device) == 1
     return torch.where(is_flipped, x_BCHW.flip(3), x_BCHW)
 
 
@@ -298,20 +292,13 @@ def cutout(x_BCHW: Tensor, side: int, generator: torch.Generator) -> Tensor:
 
     The pixel is anywhere in the image, so that squares may be cut off at the border.
     """
-    B, _, H, W = x_BCHW.shape
-    in_rows, in_columns = (
-        _is_within(size, _integers(size, (B,), generator, like=x_BCHW), side) for size in (H, W)
-    )
+    (B, _, H, W), device = x_BCHW.shape, x_BCHW.device
+
+    def is_within(size: int) -> Tensor:
+        """Whether each of `size` positions lies in [centre - side // 2, ... + side), (B, size)."""
+        centre_B1 = torch.randint(size, (B, 1), generator=generator, device=device)
+        offset = torch.arange(size, device=device) - centre_B1 + side // 2
+        return (offset >= 0) & (offset < side)
+
+    in_rows, in_columns = is_within(H), is_within(W)
     return x_BCHW.masked_fill((in_rows[:, :, None] & in_columns[:, None, :])[:, None], 0)
-
-
-def _is_within(size: int, centre_B: Tensor, side: int) -> Tensor:
-    """Whether each of `size` positions lies in [centre - side // 2, ... + side), (B, size)."""
-    offset = torch.arange(size, device=centre_B.device) - centre_B[:, None] + side // 2
-    return (offset >= 0) & (offset < side)
-
-
-def _integers(
-    high: int, shape: tuple[int, ...], generator: torch.Generator, *, like: Tensor
-) -> Tensor:
-    return torch.randint(high, shape, generator=generator, device=like.device)

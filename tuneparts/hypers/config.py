@@ -218,9 +218,8 @@ class HypersConfig(Config):
     def at(self, found: Mapping[str, float]) -> "HypersConfig":
         """The same config at values found elsewhere, by metric name without `hyper/`.
 
-        Fields here that are None are made, with every value that was not found at no effect. Every
-        name must find its place: a value that was dropped in silence would let a retrained net
-        differ from what was found.
+        Fields here that are None are made, with every value that was not found at no effect. A name
+        that finds no place is refused: a retrained net would differ from what was found.
         """
         # `laplace` learns a prior of the weights without having it in its config.
         made = (*FIELDS, "weight_prior")

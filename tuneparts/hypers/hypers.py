@@ -83,11 +83,9 @@ class Hypers(nn.Module):
     def predict(self, net: Net, x: Tensor, *, generator: torch.Generator, training: bool) -> Tensor:
         """Unnormalised log-probabilities (B, K), to be used like any logits.
 
-        Mask, colour, affine motion, noise and then hypers of one's own act on the inputs, each with
-        a draw of its own per example and sample; the net runs once on all N inputs; its logits are
-        averaged over samples, divided by the temperature, and changed by hypers of one's own.
-        Training (weight steps, hyper steps and L_ML) draws masks and dropout; scores use the mask's
-        probabilities and no dropout. Augmentation and noise are drawn in both.
+        The net runs once on all N inputs, each with draws of its own; its logits are averaged over
+        samples. Training (weight steps, hyper steps and L_ML) draws masks and dropout; scores use
+        the mask's probabilities and no dropout. Augmentation and noise are drawn in both.
         """
         if training and self.draws_globally:
             net = partial(_seeded, net, generator)

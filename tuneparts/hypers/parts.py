@@ -1,9 +1,5 @@
 """The hypers of a run: modules that hold their numbers, as parameters or as constants.
 
-Gradient steps move an unconstrained `raw` parameter; a link maps it into the range where the
-number makes sense. A fixed number skips the link, so that a bound which the link only
-approaches (a range of exactly 0) can be held.
-
 Dropout slots are the places inside a net where hypers act on activations. A slot holds only its
 number, and the caller says, for the length of one call, which dropout to apply. Copies of a net,
 `functional_call` and several nets under one set of hypers then need no bookkeeping.
@@ -29,9 +25,9 @@ Act = Callable[[Tensor, int, torch.Generator], Tensor]
 class ConstrainedParameter(nn.Module):
     """K numbers of one hyper that stay in their range while they are learnt.
 
-    Learnable numbers are a parameter, and so part of `state_dict`; fixed ones are a
-    non-persistent buffer, because the config alone determines them. Fixed ones may touch the ends
-    of their range. Of several learnable ones those that start at an end are held there.
+    Learnable numbers are a parameter, `raw`, which a link maps into their range; fixed ones are a
+    non-persistent buffer, because the config alone determines them, and may be at the ends. Of
+    several learnable ones those that start at an end are held there.
     """
 
     raw: nn.Parameter | None

@@ -29,11 +29,7 @@ def lay_out(
     *,
     channels_last: bool | None = None,
 ) -> nn.Module:
-    """Let a net compute in the quick layout from now on, however it is called.
-
-    The net gets a hook that reorders its inputs, and so do its copies; it is returned. None as
-    `channels_last` decides by net and device.
-    """
+    """The net with a hook that reorders its inputs; None decides by net and device."""
     if channels_last is None:
         channels_last = is_quicker(net, in_shape, device)
     hooks = net._forward_pre_hooks

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from tuneparts.models.config import MsdNet
+from tuneparts.models import MsdNet
 from tuneparts.models.layers import kaiming_normal
 
 _REDUCTION = 0.5
@@ -86,10 +86,9 @@ class MultiScaleDense(nn.Module):
 
 
 class _DenseLayer(nn.Module):
-    """A layer over the scales from `first` on.
+    """A layer over the scales from `first` on; `drops` a finer one that it reads.
 
-    `channels` are those of the maps that it reads, without the factor of the scale. It `drops` a
-    scale where it reads a finer one that it has no map for.
+    `channels` are those of the maps that it reads, without the factor of the scale.
     """
 
     def __init__(self, config: MsdNet, channels: int, first: int, *, drops: bool) -> None:

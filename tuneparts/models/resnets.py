@@ -11,6 +11,9 @@ which Mlodozeniec et al. (2023) use.
 ResNet-(6n+2) without normalisation (Zhang et al. 2019, FixUp) has three stages of n basic blocks.
 Learnable scalars stand around the convolutions, and at the start every block passes its input on,
 so that the logits are zero.
+
+MobileNetV2 (Sandler et al. 2018) is for 32x32 images: the stem and the second stage keep the
+resolution, so that they end as 4x4 and not as 1x1. Weights and counts are those of the original.
 """
 
 from collections import OrderedDict
@@ -21,9 +24,9 @@ from typing import Literal
 import torch
 from torch import nn
 
+from tuneparts import models
 from tuneparts.core import _torchvision
 from tuneparts.core.errors import ConfigError
-from tuneparts.models.config import FixupResNet, Imagenet, ResNet9, ResNet18, ResNet50Gn, WideResNet
 from tuneparts.models.layers import Bias, PaddedShortcut, ScalarMultiplier, kaiming_normal
 
 _Layers = OrderedDict[str, nn.Module]
@@ -73,7 +76,7 @@ class FixupBlock(nn.Module):
 
 
 def _fixup_resnet(
-    config: FixupResNet, in_shape: tuple[int, ...], num_classes: int
+    config: models.FixupResNet, in_shape: tuple[int, ...], num_classes: int
 ) -> nn.Sequential:
     layers: _Layers = OrderedDict(
         stem=nn.Conv2d(in_shape[0], config.planes, 3, padding=1, bias=False),
@@ -133,7 +136,9 @@ def _activated(norm: nn.Module, x_BCHW: torch.Tensor) -> torch.Tensor:
     return torch.relu(normed) if normed is x_BCHW else torch.relu_(normed)
 
 
-def _wide_resnet(config: WideResNet, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+def _wide_resnet(
+    config: models.WideResNet, in_shape: tuple[int, ...], num_classes: int
+) -> nn.Sequential:
     widths = [max(1, round(16 * config.width * 2**stage)) for stage in range(3)]
     block = partial(PreActivationBlock, norm=nn.BatchNorm2d, skip=config.skip)
     layers: _Layers = OrderedDict(stem=nn.Conv2d(in_shape[0], 16, 3, padding=1, bias=False))
@@ -141,7 +146,9 @@ def _wide_resnet(config: WideResNet, in_shape: tuple[int, ...], num_classes: int
     return _ended(layers, nn.BatchNorm2d, widths[-1], num_classes)
 
 
-def _resnet50_gn(config: ResNet50Gn, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+def _resnet50_gn(
+    config: models.ResNet50Gn, in_shape: tuple[int, ...], num_classes: int
+) -> nn.Sequential:
     """Build the TinyImagenet ResNet-50 of Mlodozeniec et al. (2023).
 
     Not the bottleneck net of the same name: three stages of eight two-convolution blocks at width 1
@@ -183,7 +190,9 @@ class _BasicBlock(nn.Module):
         return torch.relu(self.norm2(self.conv2(out)) + self.shortcut(x_BCHW))
 
 
-def _resnet18(config: ResNet18, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+def _resnet18(
+    config: models.ResNet18, in_shape: tuple[int, ...], num_classes: int
+) -> nn.Sequential:
     layers: _Layers = OrderedDict(
         stem=nn.Conv2d(in_shape[0], config.width, 3, padding=1, bias=False),
         stem_norm=nn.BatchNorm2d(config.width),
@@ -201,14 +210,19 @@ def _resnet18(config: ResNet18, in_shape: tuple[int, ...], num_classes: int) -> 
     return net
 
 
+def _conv(num_in: int, num_out: int, norm: _Norm) -> nn.Sequential:
+    conv = nn.Conv2d(num_in, num_out, 3, padding=1, bias=False)
+    return nn.Sequential(OrderedDict(conv=conv, norm=norm(num_out), relu=nn.ReLU()))
+
+
 class _ResidualPair(nn.Module):
     """x plus two convolutions of it, with a dropout slot between them."""
 
-    def __init__(self, channels: int, groups: int) -> None:
+    def __init__(self, channels: int, norm: _Norm) -> None:
         super().__init__()
-        self.conv1 = _conv(channels, channels, groups)
+        self.conv1 = _conv(channels, channels, norm)
         self.drop = nn.Dropout(0.0)
-        self.conv2 = _conv(channels, channels, groups)
+        self.conv2 = _conv(channels, channels, norm)
 
     def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
         out: torch.Tensor = self.conv2(self.drop(self.conv1(x_BCHW)))
@@ -229,20 +243,20 @@ class _Multiply(nn.Module):
         return f"factor={self.factor}"
 
 
-def _resnet9(config: ResNet9, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+def _resnet9(config: models.ResNet9, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
     """Build the net; weights start at torch's own initialisation, as in the original."""
-    width, groups = config.width, config.groups
+    width, norm = config.width, partial(nn.GroupNorm, config.groups)
     return nn.Sequential(
         OrderedDict(
-            stem=_conv(in_shape[0], width, groups),
-            stage1=_conv(width, 2 * width, groups),
+            stem=_conv(in_shape[0], width, norm),
+            stage1=_conv(width, 2 * width, norm),
             pool1=nn.MaxPool2d(2),
-            residual1=_ResidualPair(2 * width, groups),
-            stage2=_conv(2 * width, 4 * width, groups),
+            residual1=_ResidualPair(2 * width, norm),
+            stage2=_conv(2 * width, 4 * width, norm),
             pool2=nn.MaxPool2d(2),
-            stage3=_conv(4 * width, 8 * width, groups),
+            stage3=_conv(4 * width, 8 * width, norm),
             pool3=nn.MaxPool2d(2),
-            residual3=_ResidualPair(8 * width, groups),
+            residual3=_ResidualPair(8 * width, norm),
             # Equal to the original's 4x4 pooling at 32x32 inputs, and fit for other sizes.
             pool=nn.AdaptiveMaxPool2d(1),
             flatten=nn.Flatten(),
@@ -252,12 +266,72 @@ def _resnet9(config: ResNet9, in_shape: tuple[int, ...], num_classes: int) -> nn
     )
 
 
-def _conv(num_in: int, num_out: int, groups: int) -> nn.Sequential:
-    conv = nn.Conv2d(num_in, num_out, 3, padding=1, bias=False)
-    return nn.Sequential(OrderedDict(conv=conv, norm=nn.GroupNorm(groups, num_out), relu=nn.ReLU()))
+_STAGES = (
+    # expansion, channels, blocks, stride of the first block
+    (1, 16, 1, 1),
+    (6, 24, 2, 1),
+    (6, 32, 3, 2),
+    (6, 64, 4, 2),
+    (6, 96, 3, 1),
+    (6, 160, 3, 2),
+    (6, 320, 1, 1),
+)
 
 
-def _imagenet(config: Imagenet, in_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+def _conv6(num_in: int, num_out: int, size: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
+    conv = nn.Conv2d(num_in, num_out, size, stride, size // 2, groups=groups, bias=False)
+    return nn.Sequential(OrderedDict(conv=conv, norm=nn.BatchNorm2d(num_out), relu=nn.ReLU6()))
+
+
+class _InvertedResidual(nn.Module):
+    """1x1 expansion, 3x3 depthwise, 1x1 projection; added to x where the shape stays."""
+
+    def __init__(self, num_in: int, num_out: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        hidden = num_in * expansion
+        branch: _Layers = OrderedDict()
+        if expansion != 1:
+            branch["expand"] = _conv6(num_in, hidden, 1)
+        branch["depthwise"] = _conv6(hidden, hidden, 3, stride, hidden)
+        branch["project"] = nn.Conv2d(hidden, num_out, 1, bias=False)
+        branch["norm"] = nn.BatchNorm2d(num_out)
+        self.branch = nn.Sequential(branch)
+        self.is_residual = stride == 1 and num_in == num_out
+
+    def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.branch(x_BCHW)
+        return x_BCHW + out if self.is_residual else out
+
+
+def _mobilenet_v2(
+    config: models.MobileNetV2, in_shape: tuple[int, ...], num_classes: int
+) -> nn.Sequential:
+    channels = _to_eighths(32 * config.width)
+    layers: _Layers = OrderedDict(stem=_conv6(in_shape[0], channels, 3))
+    for stage, (expansion, base, num_blocks, first_stride) in enumerate(_STAGES, start=1):
+        num_out = _to_eighths(base * config.width)
+        for i in range(1, num_blocks + 1):
+            stride = first_stride if i == 1 else 1
+            block = _InvertedResidual(channels, num_out, stride, expansion)
+            layers[f"stage{stage}_block{i}"], channels = block, num_out
+    num_features = _to_eighths(1280 * max(1.0, config.width))
+    layers["head"] = _conv6(channels, num_features, 1)
+    layers["pool"] = nn.AdaptiveAvgPool2d(1)
+    layers["flatten"] = nn.Flatten()
+    layers["drop"] = nn.Dropout(0.0)
+    layers["classifier"] = classifier = nn.Linear(num_features, num_classes)
+    net = kaiming_normal(nn.Sequential(layers), "fan_out")
+    nn.init.normal_(classifier.weight, std=0.01)
+    return net
+
+
+def _to_eighths(channels: float) -> int:
+    """The nearest multiple of eight, at least eight, and at most a tenth below `channels`."""
+    nearest = max(8, int(channels + 4) // 8 * 8)
+    return nearest + 8 if nearest < 0.9 * channels else nearest
+
+
+def _imagenet(config: models.Imagenet, in_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     if in_shape[0] != 3:
         raise ConfigError(
             f"`{config.name}` takes images with 3 channels, but got {in_shape[0]}. Use `resnet18` "

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from torch import nn
 
-from tuneparts.models.config import DigitsCnn, Mlp, MnistCnn
+from tuneparts.models import DigitsCnn, Mlp, MnistCnn
 from tuneparts.models.layers import kaiming_uniform
 
 

@@ -130,10 +130,7 @@ def check_logits(net: nn.Module, x: Tensor, num_classes: int, *, are_classes: bo
 
 
 def is_lent(net: nn.Module, x: Tensor, names: Sequence[str], lend: Lend) -> bool:
-    """Whether a net that is lent these parameters computes what a net that owns them does.
-
-    The net is not changed, but `lend` may change the copy that it gets.
-    """
+    """Whether a net that is lent these parameters computes what a net that owns them does."""
     generator = torch.Generator().manual_seed(0)
     owner = deepcopy(net)
     values: dict[str, Tensor] = {}

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from tuneparts.core import import_path, schema
 from tuneparts.core.config import Config
@@ -53,11 +53,8 @@ class Runtime(Config):
         """Set what torch keeps for the process; only a training step rounds as `precision` says."""
         import torch
 
-        cuda, matmul, cudnn = (
-            device.type == "cuda",
-            torch.backends.cuda.matmul,
-            torch.backends.cudnn,
-        )
+        cuda = device.type == "cuda"
+        matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
         before = matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark
         was_deterministic = torch.are_deterministic_algorithms_enabled()
         warned_only = torch.is_deterministic_algorithms_warn_only_enabled()
@@ -133,16 +130,16 @@ class OptimiserConfig(Config):
 
         named, scalars = dict(net.named_parameters()), set(names_of(net, SCALARS))
         norms = set() if decays_norms else set(names_of(net, NORMS))
-        rules: list[tuple[set[str], dict[str, float]]] = [
+        rules: list[tuple[set[str], dict[str, Any]]] = [
             (named.keys() - scalars - norms, {"lr_factor": 1.0}),
             (scalars, {"lr_factor": self.scalar_lr_factor}),
             (norms, {"lr_factor": 1.0, "weight_decay": 0.0}),
         ]
-        groups: list[dict[str, Any]] = [
+        groups = [
             {"params": [p for name, p in named.items() if name in names], **rule}
             for names, rule in rules
+            if names & named.keys()
         ]
-        groups = [group for group in groups if group["params"]]
         if self.kind == "adam":
             return adam(groups, lr=self.lr, weight_decay=self.weight_decay)
         # Not fused: that fails where a parameter has its first gradient later than others.
@@ -170,9 +167,7 @@ class ReleaseConfig(Config):
     def progress(self, spent: int, passes: int) -> float:
         """Fraction of the present stage that is spent: what its schedule is a function of."""
         start = self.start(passes)
-        if spent < start:
-            return spent / start
-        return (spent - start) / max(1, passes - start)
+        return spent / start if spent < start else (spent - start) / max(1, passes - start)
 
 
 class MethodConfig(Config):
@@ -212,14 +207,12 @@ class MethodConfig(Config):
     def _check_runtime(self) -> Self:
         # Driver, workers and readers of a run all parse the config, so all know the metrics.
         schema.declare(*self.declared_metrics())
-        if self.runtime is not None and not self.takes_runtime:
+        runtime, name = self.runtime, type(self).__name__
+        if runtime is not None and not self.takes_runtime:
+            raise ValueError(f"`runtime`: {name} trains no net of ours; leave it out")
+        if runtime is not None and runtime.compile and self.takes_runtime != "compiled":
             raise ValueError(
-                f"`runtime`: {type(self).__name__} trains no net of ours; leave it out"
-            )
-        if self.runtime is not None and self.runtime.compile and self.takes_runtime != "compiled":
-            raise ValueError(
-                f"`runtime.compile`: {type(self).__name__} changes the weights of a net at each "
-                "step; leave it out"
+                f"`runtime.compile`: {name} changes the weights of a net at each step; leave it out"
             )
         return self
 
@@ -332,12 +325,11 @@ class MembersConfig(MethodConfig):
     decays_norms: bool = True
     """Whether the optimiser's weight decay acts on the parameters of norms too."""
 
-    @field_validator("interpolation_points")
-    @classmethod
-    def _check_has_two_ends(cls, value: int) -> int:
-        if value == 1:
-            raise ValueError("a line has two ends: use 0 for none, or 2 and more")
-        return value
+    @model_validator(mode="after")
+    def _check_has_two_ends(self) -> Self:
+        if self.interpolation_points == 1:
+            raise ValueError("`interpolation_points` = 1: a line has two ends")
+        return self
 
     def check(self, task: "Task | None" = None, *, copies_state: bool = False) -> None:
         super().check(task, copies_state=copies_state)

@@ -72,19 +72,15 @@ class TaskRunner(Protocol):
         at_once: int,
         timeout: float | None,
     ) -> list[Any]:
-        """What `function(*shared, job)` returns for each job, in order.
+        """What `function(*shared, job)`, importable by name, returns for each job, in order.
 
-        The function is importable by name in another process, and `shared` are handles from
-        `share`. A call has these resources and seconds, and `at_once` of them run side by side. In
-        the place of one that raised, died or was late is an exception.
+        `shared` are handles from `share`. A call has these resources and seconds, and `at_once` of
+        them run side by side. In the place of one that raised, died or was late is an exception.
         """
 
 
 class _Device:
-    """The device of a context: the one given, else chosen when it is first asked for.
-
-    So that a context can be made without torch.
-    """
+    """Chosen when it is first asked for, so that a context can be made without torch."""
 
     def __get__(self, context: "Context | None", _: type) -> Any:
         if context is None:

@@ -1,8 +1,7 @@
 """The one training loop: a method supplies a step, the loop counts, checks and reports.
 
-A trained learner is one ordinary module, which is kept and served. It normalises inputs as training
-did and predicts what the learner was scored by, with the draws that the test scores started from,
-so equal inputs have equal predictions.
+A trained learner is one ordinary module, which predicts what the learner was scored by, with the
+draws that the test scores started from, so that equal inputs have equal predictions.
 
 Shapes: B examples, K outputs, M members.
 """
@@ -53,8 +52,7 @@ class Step:
 class FinalModule(nn.Module):
     """Maps pixels (B, C, H, W) from 0 to 255, real numbers, or whole ones, to outputs (B, K).
 
-    `mean` and `std` are of each channel or feature, with pixels from 0 to 1; empty for whole
-    numbers, which are not normalised.
+    `mean` and `std` are of channels or features, with pixels from 0 to 1; empty for whole numbers.
     """
 
     mean: Tensor
@@ -143,9 +141,8 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
 
     def laid_out(self, net: nn.Module, in_shape: tuple[int, ...] | None = None) -> nn.Module:
         """The same net, in the memory layout that is quick for it on this run's device."""
-        layout = self.training_passes.runtime.channels_last
-        shape = in_shape or self.context.task.in_shape
-        return lay_out(net, shape, self.context.device, channels_last=layout)
+        layout, context = self.training_passes.runtime.channels_last, self.context
+        return lay_out(net, in_shape or context.task.in_shape, context.device, channels_last=layout)
 
     def predictor(self) -> nn.Module:
         """What scores are of, as an ordinary module from normalised inputs to outputs (B, K)."""
@@ -359,9 +356,8 @@ class SupervisedLearner(DataLearner, parts=("hypers",)):
         generator = self.generator(f"evaluate {split}")
         was_training = self.net.training
         self.net.eval()
-        found = outputs_of(
-            lambda x: self.predict(x, generator), examples, batch_size=self.scored_at_once
-        )
+        size = self.scored_at_once
+        found = outputs_of(lambda x: self.predict(x, generator), examples, batch_size=size)
         self.net.train(was_training)
         return {f"{split}/{name}": value for name, value in self.target.scores(*found).items()}
 
@@ -373,9 +369,7 @@ class SupervisedLearner(DataLearner, parts=("hypers",)):
 class Release(Stateful, parts=("optimiser", "batches", "augmentation")):
     """The last stage of a run: ordinary steps of all weights on all data, hypers held.
 
-    It gives back the data that was kept from weights to judge hypers by. Validation-set
-    optimisation calls this fine-tuning (Mlodozeniec et al. 2023, I.4). The learner saves net and
-    hypers.
+    Validation-set optimisation calls this fine-tuning (Mlodozeniec et al. 2023, I.4).
     """
 
     def __init__(self, learner: SupervisedLearner, optimiser: OptimiserConfig | None) -> None:

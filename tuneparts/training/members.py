@@ -23,8 +23,8 @@ from tuneparts.core import seeding
 from tuneparts.data.batches import Batches
 from tuneparts.data.target import Classes, Reduction
 from tuneparts.models import NetConfig
-from tuneparts.models.reweighted import reweighted, standalone
 from tuneparts.models.sizes import count_flops, count_parameters
+from tuneparts.models.surgery import reweighted, standalone
 from tuneparts.training.config import MembersConfig
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import EVAL_BATCH, DataLearner, MeanOfMembers, Step, outputs_of
@@ -107,8 +107,7 @@ def nested_points(
 ) -> list[OperatingPoint]:
     """The points of members that are always evaluated in one order, each on top of the last.
 
-    `predictions` are the members that each is of and its logits (N, K), and `added` the operations
-    that each member adds for one example.
+    `predictions` are members and their logits (N, K), `added` the operations that each member adds.
     """
     points = []
     for (members, logits_NK), cost in zip(predictions, accumulate(added), strict=True):
@@ -141,26 +140,18 @@ def accuracies_between(
 
 
 class Members(nn.Module, ABC):
-    """Several predictors in one module, whatever they share.
-
-    Args:
-        num_members: M.
-        flops: operations of each member for one example; of members that cannot run alone one
-            number, that of all together.
-    """
+    """Several predictors in one module, whatever they share."""
 
     def __init__(self, num_members: int, flops: Sequence[int]) -> None:
         super().__init__()
         self.num_members = num_members
-        self._flops = list(flops)
+        self.flops = list(flops)
+        """Operations of each member for one example; one number, that of all together, where
+        members cannot run alone."""
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
         """Logits (M, B, K) of a batch (B, ...)."""
-
-    def member_flops(self) -> list[int]:
-        """Operations of each member for one example, or of all together."""
-        return list(self._flops)
 
     @contextmanager
     def prepared(self) -> Iterator[None]:
@@ -199,8 +190,7 @@ class NetMembers(Members):
     ) -> Tensor:
         """Add the gradients of the sum of all members' losses (M,) to the parameters' `grad`.
 
-        Shared weights are computed once, and members follow one another: the activations of one
-        member at a time are in memory. The losses that are returned have no graph.
+        Shared weights are computed once; the activations of one member at a time are in memory.
         """
         losses, found = [], []
         for net, own, (x, y_B) in zip(self.nets, self.lent(), batches, strict=True):
@@ -219,7 +209,7 @@ class NetMembers(Members):
         return standalone(self.nets[member], own) if own else self.nets[member]
 
     def materialised(self) -> "NetMembers":
-        return NetMembers([self.plain(member) for member in range(self.num_members)], self._flops)
+        return NetMembers([self.plain(member) for member in range(self.num_members)], self.flops)
 
 
 class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_augmentation")):
@@ -298,7 +288,7 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
         metrics = {
             "train/lr": self.optimiser.param_groups[0]["lr"],
             "size/parameters": float(count_parameters(self.model)),
-            "size/flops": float(sum(self.model.member_flops())),
+            "size/flops": float(sum(self.model.flops)),
         }
         was_training = self.model.training
         self.model.eval()
@@ -320,7 +310,7 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
         """Where a prediction may stop: subsets of members with their costs and scores."""
         if not isinstance(self.target, Classes):
             return []
-        return operating_points(logits_MNK, labels_N, self.model.member_flops())
+        return operating_points(logits_MNK, labels_N, self.model.flops)
 
     def _interpolation(self) -> dict[str, float]:
         num_points = self.config.interpolation_points

@@ -4,11 +4,10 @@ A slot draws what its trial draws alone, from the same generators in the same or
 optimiser makes the same step; only the arithmetic of the net is common. So a packed trial has the
 numbers of the same trial alone up to rounding, and its state is that of its own learner.
 
-Small nets spend most of a step on calls, so P nets are computed as one. Vectors of all slots are
-stacked, (P, N, D), so that P products are one batched product. Images are wide, (N, P * C, H, W) in
-`channels_last` memory with the channels of a slot side by side, so that P convolutions are one
-grouped convolution. Nets that are not sequences of known layers are mapped by `torch.vmap`, which
-gives the same numbers but gains little.
+Small nets spend most of a step on calls, so P nets are computed as one: vectors are stacked,
+(P, N, D), for one batched product, and images wide, (N, P * C, H, W) in `channels_last` memory, for
+one grouped convolution. Nets that are not sequences of known layers are mapped by `torch.vmap`,
+which gives the same numbers but gains little.
 
 Legend: P slots, C channels, H height, W width, D features, O outputs, B examples, S samples of
 each, N = B * S, K outputs.

@@ -37,10 +37,7 @@ class Passes:
     def compiled(self, net: Net) -> Net:
         """The same net, compiled once."""
         if not isinstance(net, nn.Module):
-            raise ConfigError(
-                "`runtime.compile` is for methods that train one net as it is, but this one calls "
-                f"{net!r}. Leave it out."
-            )
+            raise ConfigError(f"`runtime.compile` is for methods that call one net, not {net!r}.")
         if id(net) not in self._compiled:
             self._compiled[id(net)] = net, torch.compile(net)  # the net itself, to keep its id
         return self._compiled[id(net)][1]

@@ -1,13 +1,10 @@
 """How a process trains quickly: memory that it keeps, and how many threads it uses.
 
 glibc gives large blocks back to the kernel as soon as they are free, and the next step takes a page
-fault for each 4 KiB of its activations: half the time of a step of FixUp ResNet-8 on 60 images in
-20 samples. The price of keeping them is fragmentation, half as much resident memory again there.
-
-Threads wait for each other in every layer. A second one gains up to a fourth where a pass is small,
-and 1.2 to 1.9 times where it is large; but on a busy machine small passes took six to thirteen
-times as long on two threads (docs/log.md). The rule looks at sizes and not at the clock, so that
-numbers stay the same: threads add in another order.
+fault for each 4 KiB of its activations: half the time of a step of a small ResNet. Threads wait for
+each other in every layer: on a busy machine small passes took six to thirteen times as long on two
+(docs/log.md). The rule looks at sizes and not at the clock, so that numbers stay the same: threads
+add in another order.
 """
 
 import ctypes

@@ -1,8 +1,7 @@
-"""The registry of stateful parts: what a run saves, named once per class.
+"""What a run saves, named once per class.
 
-A class lists the attributes that training changes. Saving and loading are then one loop over the
-list, and an attribute that draws random numbers or keeps moments but is missing from the list is
-refused when the state is first saved.
+An attribute that draws random numbers or keeps moments, but is not named, is refused when the state
+is first saved.
 """
 
 import copy

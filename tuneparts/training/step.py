@@ -1,8 +1,5 @@
 """The loss of a batch and the one gradient step that every method trains by.
 
-Methods differ in the net they predict with (the whole one, a subnetwork, several members), in what
-they add to the loss, and in what the gradient moves.
-
 Shapes: B examples.
 """
 
@@ -32,14 +29,8 @@ def loss_on(
 ) -> Tensor:
     """The training loss of a net, or a subnetwork, under its hypers.
 
-    Args:
-        batch: inputs and labels.
-        net: from inputs to outputs.
-        hypers: differentiated with the rest, unless inside `hypers.detached()`.
-        target: of the task.
-        generator: source of the hypers' draws.
-        reduction: mean or sum over examples, or one loss for each.
-        held_out: judge by the likelihood alone, as a hyper step does.
+    The hypers, which draw from `generator`, are differentiated with the rest, unless inside
+    `hypers.detached()`. If `held_out`, judge by the likelihood alone, as a hyper step does.
     """
     x, y_B = batch
     outputs_BK = hypers.predict(

@@ -27,7 +27,7 @@ def tree(levels: int, flops: list[int] | None = None) -> Tree:
 def test_operations_follow_the_formula(levels: int) -> None:
     """Ruiz & Verbeek (2021): (2^(B+1) - 1) C for all, (B + 1) 2^B C for independent members."""
     model, cost = tree(levels), 32
-    added = model.member_flops()
+    added = model.flops
     assert sum(added) == (2 ** (levels + 1) - 1) * cost
     independent = (levels + 1) * model.num_members * cost
     assert independent / sum(added) == pytest.approx((levels + 1) / (2 - 2**-levels))
@@ -40,15 +40,15 @@ def test_operations_of_the_first_members_are_those_that_are_run(num: int) -> Non
     x = torch.randn(1, 4)
     with FlopCounterMode(display=False) as counter:
         logits = model.first(x, num)
-    assert counter.get_total_flops() == sum(model.member_flops()[:num])
+    assert counter.get_total_flops() == sum(model.flops[:num])
     torch.testing.assert_close(logits, model(x)[:num])
     # By hand: the blocks on the paths of the first members, each once.
     paths = {(b, member >> (3 - b)) for member in range(num) for b in range(4)}
-    assert sum(model.member_flops()[:num]) == 32 * len(paths)
+    assert sum(model.flops[:num]) == 32 * len(paths)
 
 
 def test_blocks_of_unequal_cost_count_with_their_own() -> None:
-    assert tree(2, [100, 10, 1]).member_flops() == [111, 1, 11, 1]
+    assert tree(2, [100, 10, 1]).flops == [111, 1, 11, 1]
 
 
 def slow_loss(logits_MBK: Tensor, y_B: Tensor, alpha: float) -> float:
@@ -112,7 +112,7 @@ def test_a_member_is_the_plain_net_of_its_path(start: Start, toy: Task) -> None:
     parameters = [count_parameters(level[0]) for level in model.blocks]
     assert sum(parameters) == count_parameters(single)
     assert count_parameters(model) == sum(2**b * size for b, size in enumerate(parameters))
-    assert model.member_flops()[0] == count_flops(single, toy.in_shape)
+    assert model.flops[0] == count_flops(single, toy.in_shape)
 
 
 def test_siblings_start_differently(start: Start) -> None:

@@ -47,7 +47,7 @@ def test_one_cost_for_all_members_and_one_point(start: Start) -> None:
     run = start(MimoConfig)
     while not run.finished:
         row = run.advance()
-    assert len(run.model.member_flops()) == 1
+    assert len(run.model.flops) == 1
     points = [name for name in row if name.startswith("anytime/accuracy.")]
     assert points == ["anytime/accuracy.0_1_2"]
     assert row["anytime/accuracy.0_1_2"] == row["test/accuracy"]

@@ -11,7 +11,7 @@ from tuneparts.core import seeding
 from tuneparts.core.config import parse
 from tuneparts.data.config import DataConfig
 from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.models.config import GivenNet
+from tuneparts.models import GivenNet
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 

@@ -12,7 +12,7 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.partitioned import PartitionedConfig
 from tuneparts.methods.partitioned.config import ReleasedConfig
-from tuneparts.models.config import GivenNet
+from tuneparts.models import GivenNet
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 

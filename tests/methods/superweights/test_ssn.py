@@ -13,7 +13,7 @@ from tuneparts.data.task import Task
 from tuneparts.methods.superweights.clusters import Layer, depth_bins
 from tuneparts.methods.superweights.config import SsnConfig
 from tuneparts.methods.superweights.ssn import FlatBank, Reading, SsnLearner, bank_sizes, readings
-from tuneparts.models.reweighted import standalone
+from tuneparts.models.surgery import standalone
 from tuneparts.training.learner import Context
 
 WRN_16, WRN_10 = ({"name": "wide_resnet", "depth": depth, "width": 0.5} for depth in (16, 10))

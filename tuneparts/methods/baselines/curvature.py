@@ -29,7 +29,7 @@ from torch.nn import functional as F
 
 from tuneparts.core.errors import ConfigError, DivergedError
 from tuneparts.models.layers import Bias, ScalarMultiplier, scaled_by_row
-from tuneparts.models.reweighted import reweighted, tied_names
+from tuneparts.models.surgery import reweighted, tied_names
 
 _Predict = Callable[[Callable[[Tensor], Tensor]], Tensor]
 Curvature: TypeAlias = Tensor | tuple[Tensor, ...]

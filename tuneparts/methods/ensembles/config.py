@@ -7,8 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from tuneparts.models import DigitsCnn, Net
-from tuneparts.models.config import MsdNet
+from tuneparts.models import DigitsCnn, MsdNet, Net
 from tuneparts.training.config import MembersConfig
 
 FastStart = Literal["signs", "normal"]

@@ -126,7 +126,7 @@ class HneLearner(MembersLearner):
             (tuple(range(num)), self.combined(logits_MNK[:num]))
             for num in range(1, len(logits_MNK) + 1)
         ]
-        return nested_points(firsts, labels_N, self.model.member_flops())
+        return nested_points(firsts, labels_N, self.model.flops)
 
 
 def cut(

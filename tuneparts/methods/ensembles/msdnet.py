@@ -59,7 +59,7 @@ class MsdNetLearner(MembersLearner):
         if not isinstance(self.target, Classes):
             return []
         reached = [((exit_,), logits_NK) for exit_, logits_NK in enumerate(logits_MNK)]
-        return nested_points(reached, labels_N, self.model.member_flops())
+        return nested_points(reached, labels_N, self.model.flops)
 
 
 def exit_flops(net: MultiScaleDense, in_shape: tuple[int, ...]) -> list[int]:

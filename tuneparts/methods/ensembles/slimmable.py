@@ -23,7 +23,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.methods.ensembles.config import SlimmableConfig, UniversallySlimmableConfig
 from tuneparts.methods.ensembles.deep import narrowed
 from tuneparts.models import NetConfig
-from tuneparts.models.reweighted import give_up, reweighted
+from tuneparts.models.surgery import give_up, reweighted
 from tuneparts.training.learner import Context
 from tuneparts.training.members import MembersLearner, NetMembers, NetMembersLearner
 from tuneparts.training.passes import run

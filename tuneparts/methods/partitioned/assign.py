@@ -30,7 +30,7 @@ from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.chunks import sizes
 from tuneparts.models.layers import Bias, ScalarMultiplier
-from tuneparts.models.reweighted import reweighted
+from tuneparts.models.surgery import reweighted
 
 
 def random_labels(

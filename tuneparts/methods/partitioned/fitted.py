@@ -33,8 +33,7 @@ from tuneparts.methods.partitioned.config import PartitionedConfig, ReleasedConf
 from tuneparts.methods.partitioned.isolation import check_lent, check_mixable
 from tuneparts.methods.partitioned.learner import PartitionedLearner
 from tuneparts.methods.partitioned.subnetwork import Partitioned
-from tuneparts.models import surgery
-from tuneparts.models.config import GivenNet
+from tuneparts.models import GivenNet, surgery
 from tuneparts.models.surgery import modes_kept
 from tuneparts.models.survey import PROBE, check_logits, copied
 from tuneparts.training.config import ReleaseConfig

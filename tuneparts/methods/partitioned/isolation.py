@@ -17,7 +17,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.methods.partitioned.assign import Role
 from tuneparts.methods.partitioned.mixed import MixedBatch
 from tuneparts.methods.partitioned.subnetwork import Partitioned
-from tuneparts.models.reweighted import reweighted, under_all_names
+from tuneparts.models.surgery import reweighted, under_all_names
 from tuneparts.models.survey import copied, is_lent
 
 _ROWS = 3

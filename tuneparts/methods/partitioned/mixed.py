@@ -21,7 +21,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.methods.partitioned.assign import Role
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.models.layers import Bias, ScalarMultiplier, scaled_by_row
-from tuneparts.models.reweighted import reweighted
+from tuneparts.models.surgery import reweighted
 
 _Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 _SCALARS = Bias | ScalarMultiplier

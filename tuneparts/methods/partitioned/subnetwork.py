@@ -19,7 +19,7 @@ from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.partitioned.assign import Role, Units, order_of, random_labels, roles_of
 from tuneparts.methods.partitioned.config import Defaults, Scheme, checked_proportions
-from tuneparts.models.reweighted import reweighted, tied_names
+from tuneparts.models.surgery import reweighted, tied_names
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 

@@ -28,7 +28,7 @@ from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.own import Arrays, given_task
 from tuneparts.data.task import Examples, Task, digest
 from tuneparts.methods.pwfn.config import PwfnConfig
-from tuneparts.models.config import GivenNet
+from tuneparts.models import GivenNet
 from tuneparts.models.survey import PROBE, check_logits, copied
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context

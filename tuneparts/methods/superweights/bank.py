@@ -21,7 +21,7 @@ from tuneparts.methods.superweights.clusters import Layer
 from tuneparts.methods.superweights.config import Initialisation
 from tuneparts.methods.superweights.similarity import members_of
 from tuneparts.methods.superweights.ties import Ties
-from tuneparts.models.reweighted import give_up
+from tuneparts.models.surgery import give_up
 from tuneparts.training.members import NetMembers
 
 

@@ -20,10 +20,10 @@ from tuneparts.data.task import Task
 from tuneparts.methods.superweights.allocation import ShortBudgetError
 from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.methods.superweights.learner import SuperweightsLearner
-from tuneparts.models.config import GivenNet
+from tuneparts.models import GivenNet
 from tuneparts.models.layers import NORMS, names_of
-from tuneparts.models.reweighted import reweighted
 from tuneparts.models.sizes import count_flops, count_parameters
+from tuneparts.models.surgery import reweighted
 from tuneparts.models.survey import PROBE, check_logits, copied, outputs, takeable
 from tuneparts.training.learner import Context
 from tuneparts.training.process import threads_for
@@ -133,7 +133,7 @@ class FittedEnsemble:
     @property
     def flops(self) -> list[int]:
         """Operations of each member for one example."""
-        return self.learner.model.member_flops()
+        return self.learner.model.flops
 
 
 def fit(
