@@ -22,8 +22,7 @@ from tuneparts.cli.output import Form, put, terminal
 from tuneparts.core import atomic
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.methods import catalog
-from tuneparts.models import NETS, NetConfig
-from tuneparts.models.config import REGISTRY
+from tuneparts.models import NETS, REGISTRY, NetConfig
 from tuneparts.search import load
 
 app = typer.Typer()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -276,7 +276,7 @@ def extend(
     where = place.settled(found.search)
     if pair is None:
         names = [] if arms is None else arms.split(",")
-        more = {"trials": numbers, "seeds": replicates}
+        more: dict[str, Any] = {"trials": numbers, "seeds": replicates}
         found, news = running.grow(found, where, arms=names, search=search, dry_run=dry_run, **more)
         console.print("\n".join(news or ["nothing is new"]), soft_wrap=True)
         if not dry_run:
