@@ -26,10 +26,6 @@ from tuneparts.search.plan import Plan
 from tuneparts.tracking import store
 
 app = typer.Typer()
-INTERRUPTED = 130
-"""Exit code of a process that ended by Ctrl-C."""
-INCOMPLETE = 1
-"""Exit code when a driver did not answer, or a store did not take everything."""
 PATIENCE = 30.0
 """Seconds that a driver may take to answer."""
 
@@ -134,7 +130,7 @@ def execute(
             )
         except InterruptedRunError as error:
             console.print(str(error), soft_wrap=True)
-            raise SystemExit(128 + came[0] if came else INTERRUPTED) from None
+            raise SystemExit(128 + (came[0] if came else signal.SIGINT)) from None
     console.print(where_to_look(made), soft_wrap=True)
     if form is not Form.TABLE:
         reading.write(results, form)
@@ -153,14 +149,6 @@ def _as_ctrl_c() -> Iterator[list[int]]:
     """Let SIGTERM and SIGHUP interrupt the block; yields the list of those that came.
 
     Batch systems and containers send SIGTERM, a closed terminal SIGHUP. Only the first interrupts.
-
-    Example:
-        >>> with _as_ctrl_c() as came:
-        ...     try:
-        ...         signal.raise_signal(signal.SIGTERM)
-        ...     except KeyboardInterrupt:
-        ...         print("interrupted by", came)
-        interrupted by [15]
     """
     came: list[int] = []
 
@@ -344,7 +332,7 @@ def stop(run: options.NeededRun) -> None:
             time.sleep(0.1)
     if file.exists():
         console.print(f"asked for, but the driver has not answered for {PATIENCE:g} s", style="red")
-        raise SystemExit(INCOMPLETE)
+        raise SystemExit(1)
     console.print(f"{found.name} is stopped", soft_wrap=True)
 
 
@@ -379,7 +367,7 @@ def sync(run: options.Run = None) -> None:
     for problem in done.problems:
         console.print(f"tracking: {problem}", style="yellow")
     if not done.is_complete:
-        raise SystemExit(INCOMPLETE)
+        raise SystemExit(1)
     said = f"{redact(uri)} already has every point of {found.name}"
     if done.runs or done.points:
         said = f"sent {done.runs} MLflow runs and {done.points} points of {found.name} to "

@@ -68,16 +68,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of equal length under a heading, with notes; the first column names the rows.
-
-    Example:
-        >>> table = Table.of_rows(["arm", "trials"], [["random", 8]], numbers=["trials"])
-        >>> print(to_markdown([table]))
-        | arm | trials |
-        |---|---:|
-        | random | 8 |
-        <BLANKLINE>
-    """
+    """Columns of equal length under a heading, with notes; the first column names the rows."""
 
     heading: str
     columns: tuple[Column, ...]

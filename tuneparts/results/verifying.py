@@ -76,16 +76,12 @@ def verify(run: runs.Run, *, num_trials: int = 5, seed: int = 0) -> Iterator[Ver
                 for step, row in record.rows.items()
                 for name, x in row.metrics.items()
             }
-            pairs = [
-                Difference(trial, *key, reported.get(key, math.nan), again.get(key, math.nan))
-                for key in sorted({*reported, *again})
-                if not key[1].startswith(_EXCEPTED)
-            ]
+            keys = [k for k in sorted({*reported, *again}) if not k[1].startswith(_EXCEPTED)]
+            found = [(*k, reported.get(k, math.nan), again.get(k, math.nan)) for k in keys]
             differences = tuple(
-                one
-                for one in pairs
-                if one.reported != one.found
-                and not (math.isnan(one.reported) and math.isnan(one.found))
+                Difference(trial, step, metric, x, y)
+                for step, metric, x, y in found
+                if x != y and not (math.isnan(x) and math.isnan(y))
             )
             failure = report.failure or report.disk_full or ""
-            yield Verified(trial, len(pairs), differences, failure)
+            yield Verified(trial, len(found), differences, failure)
