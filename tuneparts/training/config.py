@@ -173,10 +173,10 @@ class ReleaseConfig(Config):
 class MethodConfig(Config):
     """What every method's config has: a budget in passes and a reporting interval.
 
-    A method owes `build` or `learner`, and may say seven things more, each with a default:
-    `metrics` (or, where they depend on its fields, `declared_metrics`), `needs_data`,
-    `classes_only`, `takes_runtime`, `check`, `measurable` and `can_be_packed`. A `SupervisedConfig`
-    also says what it does with hypers: `hyper_gradient` and `penalises_weights`.
+    A method owes `build`, and may say seven things more, each with a default: `metrics` (or, where
+    they depend on its fields, `declared_metrics`), `needs_data`, `classes_only`, `takes_runtime`,
+    `check`, `measurable` and `can_be_packed`. A `SupervisedConfig` also says what it does with
+    hypers: `hyper_gradient` and `penalises_weights`.
 
     The field `method` names the method, so that a config that was written as JSON finds its class
     again. A class outside of this package that builds a learner and has no such field gets one: its
@@ -190,7 +190,7 @@ class MethodConfig(Config):
     runtime: Runtime | None = None
     """Precision and layout of the passes; None for that of the search."""
     learner: ClassVar[str] = ""
-    """Import path of its learner's class, which takes config and context; or override `build`."""
+    """Import path of the class that `build` calls with config and context, unless overridden."""
     metrics: ClassVar[tuple[schema.Metric, ...]] = ()
     """What its learner reports besides the built-in metrics."""
     figures: ClassVar[tuple[str, ...]] = ()
