@@ -199,7 +199,7 @@ def _basis(height: int, width: int, dtype: torch.dtype, device: torch.device) ->
         torch.linspace(0 if size == 1 else -1, 1, size, dtype=dtype, device=device)
         for size in (height, width)
     )
-    x_HW, y_HW = torch.broadcast_tensors(xs, ys[:, None])
+    x_HW, y_HW = torch.meshgrid(xs, ys, indexing="xy")
     point_3HW1 = torch.stack([x_HW, y_HW, torch.ones_like(x_HW)])[..., None]
     return (point_3HW1 * torch.eye(2, dtype=dtype, device=device).view(2, 1, 1, 1, 2)).view(6, -1)
 
@@ -266,7 +266,8 @@ def random_resized_crop(x_BCHW: Tensor, least: float, generator: torch.Generator
         return (draw_B1 * (size - length_B1) + centres * length_B1) * (2 / size) - 1
 
     rows, columns = places(H, height, draws[2]), places(W, width, draws[3])
-    grid = torch.stack(torch.broadcast_tensors(columns[:, None], rows[:, :, None]), dim=-1)
+    x_BHW, y_BHW = columns[:, None].expand(B, H, W), rows[:, :, None].expand(B, H, W)
+    grid = torch.stack([x_BHW, y_BHW], dim=-1)
     return functional.grid_sample(
         x_BCHW, grid.to(x_BCHW.dtype), mode="bilinear", padding_mode="border", align_corners=False
     )
