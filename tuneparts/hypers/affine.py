@@ -266,7 +266,8 @@ def random_resized_crop(x_BCHW: Tensor, least: float, generator: torch.Generator
         return (draw_B1 * (size - length_B1) + centres * length_B1) * (2 / size) - 1
 
     rows, columns = places(H, height, draws[2]), places(W, width, draws[3])
-    grid = torch.stack(torch.broadcast_tensors(columns[:, None], rows[:, :, None]), dim=-1)  # type: ignore[no-untyped-call]
+    x_BHW, y_BHW = columns[:, None].expand(B, H, W), rows[:, :, None].expand(B, H, W)
+    grid = torch.stack([x_BHW, y_BHW], dim=-1)
     return functional.grid_sample(
         x_BCHW, grid.to(x_BCHW.dtype), mode="bilinear", padding_mode="border", align_corners=False
     )
