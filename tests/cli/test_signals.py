@@ -44,12 +44,12 @@ def test_the_exit_code_is_the_usual_one_and_the_way_on_is_said(
 ) -> None:
     before = signal.getsignal(number)
 
-    def execute(*args: object, **options: object) -> executors.Ending:
+    def execute(*args: object, **options: object) -> str:
         try:
             signal.raise_signal(number)
-            return executors.Ending("done", 0.0)
+            return "done"
         except KeyboardInterrupt:
-            return executors.Ending("interrupted", 0.0)
+            return "interrupted"
 
     monkeypatch.setattr(executors, "execute", execute)
     with pytest.raises(SystemExit) as ended:

@@ -16,7 +16,7 @@ class TestEvolution(AlgorithmContract):
 
 def test_every_generation_varies_the_best_before_it(tmp_path) -> None:
     smoke = search(Scale.SMOKE)
-    assert execute(smoke, folder=tmp_path, place=Place("local", workers=1)).status == "done"
+    assert execute(smoke, folder=tmp_path, place=Place("local", workers=1)) == "done"
     trials = sorted(records(tmp_path / "journal.jsonl").items())
     assert len(trials) == 4
     assert all(record.end is not None and record.end.outcome == "finished" for _, record in trials)

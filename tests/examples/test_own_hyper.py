@@ -28,7 +28,7 @@ def _own_schema(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_it_is_learnt_followed_and_searched(tmp_path: Path, workers: int) -> None:
     search = load.load(str(EXAMPLE), scale="smoke")
-    assert execute(search, folder=tmp_path, place=Place("local", workers=workers)).status == "done"
+    assert execute(search, folder=tmp_path, place=Place("local", workers=workers)) == "done"
     found = records(tmp_path / "journal.jsonl")
     assert [record.end and record.end.outcome for record in found.values()] == ["finished"] * 4
     learnt, retrained = (found[TrialId(arm, 0, 0)] for arm in ("learnt", "retrained"))

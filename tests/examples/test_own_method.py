@@ -74,13 +74,13 @@ def test_a_run_goes_on_when_its_file_is_gone(search, tmp_path) -> None:
     brought = load.load(copy, scale="smoke", changes=["mean.batch_size=20"])
     made = runs.create(tmp_path / "results", brought, **FACTS)
     once = {"folder": made.folder, "place": Place("local", workers=1)}
-    assert execute(brought, **once, observers=[Interrupt()]).status == "interrupted"
+    assert execute(brought, **once, observers=[Interrupt()]) == "interrupted"
 
     Path(copy).write_text("raise RuntimeError('edited since')\n")
     load.load("rotated_digits", scale="smoke")  # another search forgets this one's modules
     again = runs.Run(made.root, made.name)
     assert again.card["code"] == Code.of(made.folder / "code").digest != ""
-    assert execute(again.search, **once).status == "done"
+    assert execute(again.search, **once) == "done"
     assert rows(made.folder) == rows(tmp_path / "whole")
 
     load.load("rotated_digits", scale="smoke")

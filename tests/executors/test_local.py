@@ -42,9 +42,7 @@ def everything(null_search, null_arm) -> Search:
 
 def here(search: Search, folder: Path, **options: Any) -> dict[str, Any]:
     """Run in this process."""
-    assert (
-        execute(search, folder=folder, place=Place("local", workers=1), **options).status == "done"
-    )
+    assert execute(search, folder=folder, place=Place("local", workers=1), **options) == "done"
     return facts(folder)
 
 
@@ -66,7 +64,7 @@ def facts(folder: Path) -> dict[str, Any]:
 def test_a_pool_gives_the_journal_of_this_process(everything, tmp_path) -> None:
     found = here(everything, tmp_path / "one")
     ending = execute(everything, folder=tmp_path / "two", place=Place("local", workers=2))
-    assert ending.status == "done"
+    assert ending == "done"
     assert facts(tmp_path / "two") == found
     outcomes = {trial: end[0] for trial, (_, _, end) in found.items()}
     assert outcomes.pop("broken/seed0/00000") == "failed"
@@ -183,8 +181,8 @@ class Interrupt:
 def test_ctrl_c_keeps_everything(everything, tmp_path, workers: int) -> None:
     run: dict[str, Any] = {"folder": tmp_path / "run", "place": Place("local", workers=workers)}
     for after in (3, 20):
-        assert execute(everything, **run, observers=[Interrupt(after)]).status == "interrupted"
-    assert execute(everything, **run).status == "done"
+        assert execute(everything, **run, observers=[Interrupt(after)]) == "interrupted"
+    assert execute(everything, **run) == "done"
     assert facts(tmp_path / "run") == here(everything, tmp_path / "undisturbed")
 
 

@@ -99,7 +99,7 @@ def search(*, packed: int = 3, trials: int = 4, deadly: Any = None, **fields: An
 
 def run(one: Search, folder: Path, **options: Any) -> dict[str, Any]:
     place = Place("local", workers=options.pop("workers", 1))
-    assert execute(one, folder=folder, place=place, **options).status == "done"
+    assert execute(one, folder=folder, place=place, **options) == "done"
     return facts(folder)
 
 
@@ -190,7 +190,7 @@ def test_a_pack_that_loses_its_process_gives_its_trials_back_one_by_one(
     deadly = Deadly(folder=str(tmp_path / "marks"), driver=os.getpid())
     place = Place(executor, workers=2 if executor == "local" else None)
     made = execute(search(trials=3, deadly=deadly), folder=tmp_path / "run", place=place)
-    assert made.status == "done"
+    assert made == "done"
     found = facts(tmp_path / "run")
     for trial, (_, rows, end) in found.items():
         assert end[0] == "finished"

@@ -223,7 +223,7 @@ import sys
 from pathlib import Path
 from tests.executors.test_ray import shared_search
 from tuneparts.executors import Place, execute
-print(execute(shared_search(), folder=Path(sys.argv[1]), place=Place("ray", sys.argv[2])).status)
+print(execute(shared_search(), folder=Path(sys.argv[1]), place=Place("ray", sys.argv[2])))
 """
 
 

@@ -138,7 +138,7 @@ def search_of(function: Any, algorithm: Any = None, **options: Any) -> Search:
 
 def run(search: Search, folder: Path, **options: Any) -> dict[str, Any]:
     place = Place(**({"executor": "local", "workers": 1} | options))
-    assert execute(search, folder=folder, place=place).status == "done"
+    assert execute(search, folder=folder, place=place) == "done"
     return facts(folder)
 
 

@@ -43,7 +43,7 @@ def resolved(null_file: Path, **changes: Any) -> Search:
 def on_ray(local_ray, null_file, tmp_path_factory) -> Path:
     """The folder of a search with an arm of each kind that ran on Ray."""
     folder = tmp_path_factory.mktemp("run")
-    assert execute(resolved(null_file), folder=folder, place=Place("ray")).status == "done"
+    assert execute(resolved(null_file), folder=folder, place=Place("ray")) == "done"
     return folder
 
 
@@ -57,7 +57,7 @@ def test_every_kind_of_arm_runs_to_its_end(on_ray, null_file) -> None:
         if outcomes.get(trial) == "finished":
             assert list(rows) == [2, 4, 6, 8], trial
             assert "test/accuracy" in rows[8]
-    assert execute(resolved(null_file), folder=on_ray, place=Place("ray")).status == "done"
+    assert execute(resolved(null_file), folder=on_ray, place=Place("ray")) == "done"
     assert facts(on_ray) == found
 
 
@@ -113,9 +113,7 @@ def test_a_trial_that_cannot_go_on_fails_alone(
     search = resolved(null_file)
     arms = (search.arms[0].replaced({"name": "bad", "config.fault": fault}), search.arms[0])
     assert (
-        execute(
-            search.model_copy(update={"arms": arms}), folder=tmp_path, place=Place("ray")
-        ).status
+        execute(search.model_copy(update={"arms": arms}), folder=tmp_path, place=Place("ray"))
         == "done"
     )
     trials = records(tmp_path / "journal.jsonl")
@@ -163,7 +161,7 @@ def test_a_full_disk_stops_the_search_which_resumes_after_space_is_made(
     with pytest.raises(StorageError, match=r"(No space left|half a line).*tuneparts resume"):
         execute(search, folder=folder, place=Place("ray"), storage=storage, observers=[Fill()])
     ballast.unlink()
-    assert execute(search, folder=folder, place=Place("ray"), storage=storage).status == "done"
+    assert execute(search, folder=folder, place=Place("ray"), storage=storage) == "done"
     execute(search, folder=tmp_path / "undisturbed", place=Place("ray"))
     assert facts(folder) == facts(tmp_path / "undisturbed")
 

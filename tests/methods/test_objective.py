@@ -194,7 +194,7 @@ def facts(folder: Path) -> dict[str, Any]:
 def run(search: Search, folder: Path, **options: Any) -> dict[str, Any]:
     place = Place("local", workers=options.pop("workers", 1))
     ending = execute(search, folder=folder, place=place, **options)
-    assert ending.status == "done"
+    assert ending == "done"
     return facts(folder)
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tuneparts.models import DigitsCnn, FixupResNet, Mlp, ResNet18, WideResNet
-from tuneparts.models.layout import channels_last, is_quicker, lay_out
+from tuneparts.models.survey import channels_last, is_quicker, lay_out
 
 CPU = torch.device("cpu")
 LAST = torch.channels_last

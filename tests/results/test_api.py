@@ -111,9 +111,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_continued(
     search = search_files.load("rotated_digits", scale="smoke", arms=["none"], seeds=[0])
     quiet = Console(quiet=True)
     with monkeypatch.context() as cut:
-        cut.setattr(
-            executors, "execute", lambda *args, **kwargs: executors.Ending("interrupted", 0.0)
-        )
+        cut.setattr(executors, "execute", lambda *args, **kwargs: "interrupted")
         with pytest.raises(InterruptedRunError, match="tuneparts resume rotated_digits/"):
             tuneparts.run(search, workers=1, console=quiet)
     with pytest.raises(DataMissingError, match="no trial of rotated_digits/"):

@@ -45,17 +45,17 @@ def test_what_others_wait_for_goes_first_and_the_longest_chain_before_all(
         null_arm("last", follows="follower"),
     )
     plan = a_plan(search, tmp_path)
-    assert [one.arm for one in plan.waiting()] == ["tpe", "leader", "asha", "random"]
-    assert [one.count for one in plan.waiting()] == [2, 2, 2, 2]
+    assert [one.arm for one in plan.queue.waiting()] == ["tpe", "leader", "asha", "random"]
+    assert [one.count for one in plan.queue.waiting()] == [2, 2, 2, 2]
     # Four batches of eight passes; eight and two followers; eight, and one trial of eight.
-    assert [-one.rank[1] for one in plan.waiting()] == [32, 24, 8, 8]
+    assert [-one.rank[1] for one in plan.queue.waiting()] == [32, 24, 8, 8]
     assert taken(plan) == ["tpe"] * 2 + ["leader"] * 2 + ["asha"] * 2 + ["random"] * 2
 
 
 def test_a_chain_gets_shorter_on_the_way(null_search, null_arm, tmp_path) -> None:
     plan = a_plan(null_search(null_arm("tpe", algorithm=Tpe(num_trials=4, window=2))), tmp_path)
     for expected in (16, 8):
-        assert -plan.waiting()[0].rank[1] == expected
+        assert -plan.queue.waiting()[0].rank[1] == expected
         for segment in [plan.next(), plan.next()]:
             end(plan, segment)
     assert plan.done

@@ -287,12 +287,7 @@ def extend(
 
 
 def parse_trials(text: str | None) -> int | dict[str, int] | None:
-    """Read a number of trials, or numbers by arm.
-
-    Example:
-        >>> parse_trials("128"), parse_trials("random=128,gp=64")
-        (128, {'random': 128, 'gp': 64})
-    """
+    """Read a number of trials, or numbers by arm."""
     try:
         if text is None or "=" not in text:
             return None if text is None else int(text)

@@ -4,9 +4,7 @@
 """
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -24,15 +22,7 @@ from tuneparts.search.plan import Plan
 from tuneparts.search.runs import default_storage
 from tuneparts.search.spec import Search
 
-__all__ = ["Ending", "Place", "execute", "lock"]
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How an execution ended: everything done, or interrupted by Ctrl-C."""
-
-    status: Literal["done", "interrupted"]
-    seconds: float
+__all__ = ["Place", "execute", "lock"]
 
 
 def execute(
@@ -44,11 +34,11 @@ def execute(
     storage: str | None = None,
     code: Code | None = None,
     watch: Callable[[Callable[[], Mapping[str, int]]], None] | None = None,
-) -> Ending:
+) -> Literal["done", "interrupted"]:
     """Run every trial of a search that the journal in `folder` does not hold yet.
 
     The journal is the same, apart from times and the order of its lines, whichever executor is
-    chosen and however often the driver was killed on the way.
+    chosen and however often the driver was killed on the way. Ctrl-C interrupts; nothing is lost.
 
     Args:
         search: the resolved search.
@@ -65,7 +55,7 @@ def execute(
         >>> from tuneparts.search import load
         >>> search = load.load("rotated_digits", scale="smoke", arms=["none"], seeds=[0])
         >>> folder = Path(tempfile.mkdtemp())
-        >>> execute(search, folder=folder, place=Place("local", workers=1)).status
+        >>> execute(search, folder=folder, place=Place("local", workers=1))
         'done'
         >>> [str(trial) for trial in Journal(folder / "journal.jsonl").trials]
         ['none/seed0/00000']
@@ -75,7 +65,7 @@ def execute(
             f"{search.name}: a worker imported a script that starts a search. Write "
             "`if __name__ == '__main__':` before the lines that start it."
         )
-    start, status = time.monotonic(), "done"
+    status: Literal["done", "interrupted"] = "done"
     place = (place or Place()).settled(search)
     with lock(folder), schema.using(*search.declared_metrics()):
         code = code or search_code.keep(search, folder / "code")
@@ -86,7 +76,7 @@ def execute(
             forget = cleaner.forget if cleaner else None
             plan = Plan(search, journal, observers, forget=forget, folder=folder)
             if watch is not None:
-                watch(plan.at_work)
+                watch(plan.queue.at_work)
             if plan.done:
                 pass
             elif place.executor == "local":
@@ -103,4 +93,4 @@ def execute(
             journal.close()
             if cleaner is not None:
                 cleaner.close()
-    return Ending(status, time.monotonic() - start)  # type: ignore[arg-type]
+    return status

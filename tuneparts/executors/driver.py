@@ -68,13 +68,8 @@ class Pool(Protocol):
 
 
 def drive(plan: Plan, pool: Pool) -> Iterator[Report]:
-    """Run a plan to its end, and yield each report after it was recorded.
-
-    Raises:
-        StorageError: A disk is full.
-        WorkerError: Workers do not start.
-    """
-    groups, jobs, starts = Groups(plan), list[Job](), _Starts()
+    """Run a plan to its end, and yield each report after it was recorded."""
+    groups, jobs, failed = Groups(plan), list[Job](), list[float]()
 
     def end(ended: Sequence[Job]) -> None:
         for job in ended:
@@ -92,10 +87,11 @@ def drive(plan: Plan, pool: Pool) -> Iterator[Report]:
             for job, news in pool.wait(jobs):
                 if isinstance(news, Exception):
                     jobs.remove(job)
-                    _lose(groups, job, news, starts)
+                    _lose(groups, job, news, failed)
                     continue
                 if not job.has_begun:
-                    job.has_begun, starts.num_failed = True, 0
+                    job.has_begun = True
+                    failed.clear()
                     groups.started(job.group)
                 job.since = time.monotonic()
                 if any(report.leave for report in news):
@@ -109,16 +105,11 @@ def drive(plan: Plan, pool: Pool) -> Iterator[Report]:
         end(list(jobs))
 
 
-@dataclass
-class _Starts:
-    """Jobs that failed in a row before they began."""
+def _lose(groups: Groups, job: Job, error: Exception, failed: list[float]) -> None:
+    """Queue a job again that lost its process or its storage, or whose process did not start.
 
-    num_failed: int = 0
-    last: float = 0.0
-
-
-def _lose(groups: Groups, job: Job, error: Exception, starts: _Starts) -> None:
-    """Queue a job again that lost its process or its storage, or whose process did not start."""
+    `failed` are the times of jobs in a row that did not.
+    """
     if job.has_begun and isinstance(error, StorageError):
         if groups.lost(job.group, "the storage failed", f": {error}"):
             time.sleep(_PAUSE)
@@ -128,11 +119,10 @@ def _lose(groups: Groups, job: Job, error: Exception, starts: _Starts) -> None:
         for segment in job.group.segments:
             if not groups.plan.is_over(segment):
                 groups.plan.give_back(segment)
-        if job.since >= starts.last:  # several may fail for one reason
-            starts.num_failed, starts.last = starts.num_failed + 1, time.monotonic()
-        if starts.num_failed > _MOST_FAILED_STARTS:
-            message = f"workers did not start {starts.num_failed} times in a row: {error}"
-            raise WorkerError(message) from None
+        if not failed or job.since >= failed[-1]:  # several may fail for one reason
+            failed.append(time.monotonic())
+        if len(failed) > _MOST_FAILED_STARTS:
+            raise WorkerError(f"workers did not start {len(failed)} times in a row: {error}")
 
 
 def _deliver(groups: Groups, group: Group, reports: Sequence[Report]) -> None:

@@ -54,9 +54,6 @@ def room_for(search: Search, cpus: float | None = None) -> int:
 
     Only one GPU counts: local workers all use the first one, and share it if their arms ask for
     fractions of it. Use Ray for more.
-
-    Raises:
-        PlacementError: A trial needs more than this machine has.
     """
     machine = {
         "CPU": float(usable_cpus() if cpus is None else cpus),
@@ -79,18 +76,6 @@ def in_this_process(plan: Plan, setting: TrialSetting) -> Iterator[Report]:
 
     What would only kill a worker (no memory left, an interval that hangs) kills this process too;
     the run can then be resumed.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from tuneparts.search.journal import Journal
-        >>> from tuneparts.search import load
-        >>> search = load.load("rotated_digits", scale="smoke", arms=["none"], seeds=[0])
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> plan = Plan(search, Journal(folder / "journal.jsonl"))
-        >>> reports = in_this_process(plan, TrialSetting.of(search, str(folder / "trials")))
-        >>> next(reports).failure is None
-        True
     """
     torch = sys.modules.get("torch")
     threads = None if torch is None else torch.get_num_threads()

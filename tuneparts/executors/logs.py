@@ -24,27 +24,16 @@ _LONGEST_LINE = 1 << 16
 
 def read(storage: Folder, trial: TrialId) -> list[str]:
     """Read the newest lines of a trial's log, oldest first; none when it has not begun."""
-    folder = _folder(storage, trial)
-    return (
-        folder.read(_NAME).decode(errors="replace").splitlines() if _NAME in folder.names() else []
-    )
+    folder = storage.child(*str(trial).split("/"), "log")
+    is_there = _NAME in folder.names()
+    return folder.read(_NAME).decode(errors="replace").splitlines() if is_there else []
 
 
 class TrialLog:
-    """The log of one trial, written by the worker that runs it.
-
-    Example:
-        >>> import tempfile
-        >>> storage, trial = Folder(tempfile.mkdtemp()), TrialId("none", 0, 0)
-        >>> log = TrialLog(storage, trial)
-        >>> log.add("hello")
-        >>> log.keep()
-        >>> [line.split()[1] for line in read(storage, trial)]
-        ['hello']
-    """
+    """The log of one trial, written by the worker that runs it."""
 
     def __init__(self, storage: Folder, trial: TrialId) -> None:
-        self._folder = _folder(storage, trial)
+        self._folder = storage.child(*str(trial).split("/"), "log")
         self._lines = read(storage, trial)  # of the worker before, where one died
         self._redactor = redaction.of_process()
         self._is_news = False
@@ -114,7 +103,3 @@ class _Tee:
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
-
-
-def _folder(storage: Folder, trial: TrialId) -> Folder:
-    return storage.child(*str(trial).split("/"), "log")

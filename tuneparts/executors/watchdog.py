@@ -19,7 +19,7 @@ _HOUR = 3600.0
 
 
 class _Watch:
-    """One thread for all limits of this process: a thread for each interval would cost more."""
+    """One thread for all limits of this process; one for each interval would cost more."""
 
     def __init__(self) -> None:
         self._change = threading.Condition()
@@ -92,11 +92,6 @@ class Usage:
     """Measures this process from its making on; costs microseconds, and needs no other package.
 
     Names begin with `system/`, which MLflow shows on a page of its own.
-
-    Example:
-        >>> usage = Usage()
-        >>> sorted(usage.metrics())
-        ['system/cpu', 'system/memory']
     """
 
     def __init__(self) -> None:

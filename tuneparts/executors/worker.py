@@ -163,17 +163,6 @@ class SegmentExecution:
 
     Everything that must survive is in the checkpoint store before it is reported, so an execution
     that is started again after a crash continues from the last interval and reports its rows again.
-
-    Example:
-        >>> import tempfile
-        >>> from tuneparts.search import load
-        >>> from tuneparts.search.algorithms.base import whole_trial
-        >>> search = load.load("rotated_digits", scale="smoke", arms=["none"])
-        >>> segment = whole_trial(search.arm("none"), seed=0, index=0, values={})
-        >>> setting = TrialSetting.of(search, tempfile.mkdtemp())
-        >>> execution = SegmentExecution(segment, setting)
-        >>> "train/loss" in execution.step().rows[0]
-        True
     """
 
     def __init__(
@@ -387,10 +376,6 @@ def is_transient(error: BaseException | None) -> bool:
     """Whether an exception says that storage or a network did not answer: it may be back later.
 
     What it was raised from counts too. Our own errors are about what will not change.
-
-    Example:
-        >>> is_transient(ConnectionResetError()), is_transient(ValueError())
-        (True, False)
     """
     while error is not None and not isinstance(error, TunepartsError):
         module = f"{type(error).__module__}."

@@ -47,11 +47,6 @@ def replace(
     The new layers, made from (name, old layer), take over the train or eval mode of the old ones.
     If anything is refused, such as another number than expected, or `make` raises, the net is
     unchanged.
-
-    Example:
-        >>> net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-        >>> replace(net, nn.ReLU, lambda name, layer: nn.GELU(), expected=1)
-        ['1']
     """
     old, kind = find(net, layer_type), layer_type.__name__
     if "" in old:
@@ -93,14 +88,6 @@ def reweighted(net: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
     The copy is meant for one forward pass. It has the train or eval mode of the moment it was made;
     running statistics that are not replaced, and hooks, are those of the original. The net may have
     given up the parameters that are replaced; tensors, by name, may be part of a graph.
-
-    Example:
-        >>> import torch
-        >>> net = nn.Sequential(nn.Linear(2, 1, bias=False))
-        >>> doubled = reweighted(net, {"0.weight": 2 * net[0].weight})
-        >>> x = torch.ones(1, 2)
-        >>> torch.equal(doubled(x), 2 * net(x))
-        True
     """
     copies: dict[nn.Module, nn.Module] = {}
     copy = _shallow(net, copies)

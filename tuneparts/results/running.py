@@ -274,7 +274,7 @@ def execute(
                     code=made.code,
                     watch=view.watch,
                 )
-            status = "FINISHED" if ending.status == "done" else "KILLED"
+            status = "FINISHED" if ending == "done" else "KILLED"
             results = _publish(made, tracker, console, show) if status == "FINISHED" else None
         finally:
             with console.status("sending the last of it to MLflow"):

@@ -18,10 +18,6 @@ def check(search: Search) -> None:
 
     Called before the folder of a run is made. Data of one's own is loaded, a net of one's own tried
     on two examples, a hyper of one's own called once; where trials are packed, one step is made.
-
-    Example:
-        >>> from tuneparts.search import load
-        >>> check(load.load("rotated_digits", scale="smoke"))
     """
     for arm in search.arms:
         if not search.objectives or not arm.algorithm.is_adaptive:

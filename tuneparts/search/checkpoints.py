@@ -42,16 +42,7 @@ class FoundCheckpoint:
 
 
 class CheckpointStore:
-    """The checkpoints of all trials of a search.
-
-    Example:
-        >>> import tempfile
-        >>> store = CheckpointStore(Folder(tempfile.mkdtemp()))
-        >>> segment = Segment(trial=TrialId("none", 0, 0), config={}, until=20)
-        >>> store.put(segment, 10, {"weights": [1.0, 2.0]}, last=False)
-        >>> store.find(segment).state
-        {'weights': [1.0, 2.0]}
-    """
+    """The checkpoints of all trials of a search."""
 
     def __init__(self, storage: Folder) -> None:
         self._folder = functools.lru_cache(8)(partial(_trial_folder, storage))
@@ -150,16 +141,7 @@ def _parse(name: str) -> tuple[int, int]:
 
 
 class ArtifactStore:
-    """The tables that trials left: CSV files beside their states.
-
-    Example:
-        >>> import tempfile
-        >>> store = ArtifactStore(Folder(tempfile.mkdtemp()))
-        >>> store.put(TrialId("pwfn", 0, 0), {"weights": {"mu": [0.5]}})
-        >>> print(store.find("pwfn/seed0/00000", "weights").strip())
-        mu
-        0.5
-    """
+    """The tables that trials left: CSV files beside their states."""
 
     def __init__(self, storage: Folder) -> None:
         self._storage = storage

@@ -42,12 +42,6 @@ def extended(
     those they follow. An arm that the search has already is not added again.
 
     Returns the search that has grown, and a sentence for each thing that is new.
-
-    Example:
-        >>> from tuneparts.search import load
-        >>> small = load.load("rotated_digits", scale="smoke", arms=["random"], trials=4)
-        >>> extended(small, trials=8, seeds=[7])[1]
-        ('random has 8 trials a seed instead of 4', 'seed 7 is new')
     """
     before = {arm.name: arm for arm in search.arms}
     for arm in arms:

@@ -262,10 +262,6 @@ def parse_change(text: str) -> tuple[str, str, Any]:
     """Read what `--set` takes, `OWNER.FIELD=VALUE`, as owner, dotted path and value.
 
     The owner is an arm, or the method that `fit` trains; or `data`, `stop` or `runtime`.
-
-    Example:
-        >>> parse_change("tpe.algorithm.window=5")
-        ('tpe', 'algorithm.window', 5)
     """
     target, equals, value = text.partition("=")
     owner, dot, path = target.partition(".")

@@ -27,13 +27,6 @@ def lock(folder: Path) -> Iterator[None]:
     A thread that holds it may enter it again: a caller that prepares something in the folder takes
     the lock first and then calls `executors.execute`. The lock of a process that died is free; only
     without `flock`, and if it ran on another machine, its file has to be deleted by hand.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> with lock(folder), lock(folder):
-        ...     print("mine")
-        mine
     """
     folder.mkdir(parents=True, exist_ok=True)
     file = atomic.inside(folder, folder / "lock")

@@ -34,7 +34,7 @@ from tuneparts.search.events import (
     TrialVoided,
 )
 from tuneparts.search.journal import Journal
-from tuneparts.search.queue import Queue, Waiting
+from tuneparts.search.queue import Queue
 from tuneparts.search.replicate import Replicate, States
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.spec import Search
@@ -81,7 +81,7 @@ class Plan:
         self.search, self.journal = search, journal
         self._observers, self._forget, self._folder = observers, forget, folder
         self._metric = selection_metric(search.metric)
-        self._queue = Queue(search)
+        self.queue = Queue(search)
         self._losses: Counter[TrialId] = Counter()
         """Workers that a trial lost since its last new row."""
         self._replicates = {
@@ -114,19 +114,11 @@ class Plan:
 
     def next(self, arms: Container[str] | None = None) -> Segment | None:
         """Take the next segment to run, of these arms only if given; None if none can run now."""
-        return self._queue.take(arms)
-
-    def waiting(self) -> list[Waiting]:
-        """List the arms of which segments could be taken now, the one to take from first."""
-        return self._queue.waiting()
-
-    def at_work(self) -> dict[str, int]:
-        """Arm -> how many of its segments are with workers now; for whoever shows progress."""
-        return self._queue.at_work()
+        return self.queue.take(arms)
 
     def give_back(self, segment: Segment) -> None:
         """Put back a segment whose worker was lost; it is the next to run."""
-        self._queue.put_back(segment)
+        self.queue.put_back(segment)
 
     def started(self, segment: Segment) -> None:
         """Record that a worker has taken up a segment; only the first time of a trial is news."""
@@ -164,7 +156,7 @@ class Plan:
             self._fail(segment, failure)
         elif finished:
             self._end(segment.trial, "finished")
-        self._queue.end(segment)
+        self.queue.end(segment)
         self._collect_result(segment)
         replicate = self._replicates[segment.trial.arm, segment.trial.seed]
         self.look()
@@ -198,7 +190,7 @@ class Plan:
         if message is not None:
             self.stop(message)
         if asked is not None and self._folder is not None:
-            stopping.answer(self._folder)
+            (self._folder / stopping.REQUEST).unlink(missing_ok=True)  # dealt with
 
     def stop(self, message: str) -> None:
         """Stop all that has not ended."""
@@ -236,7 +228,7 @@ class Plan:
         if stop is None:
             return
         for segment in replicate.running.values():
-            self._queue.remove(segment)
+            self.queue.remove(segment)
         replicate.running.clear()
         replicate.done = True
         for trial, record in list(self.journal.state.replicate(*key).items()):
@@ -333,7 +325,7 @@ class Plan:
             if self._has_ended(segment):
                 self._collect_result(segment)
             else:
-                self._queue.add(segment, chain=chains[segment.trial])
+                self.queue.add(segment, chain=chains[segment.trial])
 
     def _has_ended(self, segment: Segment) -> bool:
         """Whether the journal shows that a segment has ended."""

@@ -143,11 +143,7 @@ class TrialRecord:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The newest config.
-
-        Raises:
-            DataError: It never got one; the journal lacks a line.
-        """
+        """The newest config."""
         if not self.starts:
             raise DataError("every trial of a journal has a config, but one has none.")
         return self.starts[max(self.starts)].config
@@ -168,13 +164,6 @@ class RunState:
 
     Args:
         keep_rows: whether all rows of trials are kept, or only the newest of each.
-
-    Example:
-        >>> state, trial = RunState(), TrialId("none", 0, 0)
-        >>> state.apply(Row(trial, 100, {"val/nll": 0.5}, time=0.0))
-        True
-        >>> state.trials[trial].last.step, state.counts["none", 0]["running"]
-        (100, 1)
     """
 
     def __init__(self, *, keep_rows: bool = True) -> None:

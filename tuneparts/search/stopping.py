@@ -22,8 +22,8 @@ from tuneparts.search.events import TrialId
 from tuneparts.search.state import RunState, TrialRecord
 
 _HOUR = 3600.0
-_REQUEST = "stop.txt"
-_LONGEST_REQUEST = 200
+REQUEST = "stop.txt"
+_LONGESTREQUEST = 200
 
 
 class Stop(Config):
@@ -79,7 +79,7 @@ def request(folder: Path, message: str) -> Path:
 
     `message` says who asks, and is the reason in the journal.
     """
-    path = folder / _REQUEST
+    path = folder / REQUEST
     try:
         atomic.write_text(path, message)
     except OSError as error:
@@ -89,18 +89,13 @@ def request(folder: Path, message: str) -> Path:
 
 def requested(folder: Path) -> str | None:
     """The message of a request that waits; None without one. Any plain file of its name is one."""
-    path = folder / _REQUEST
+    path = folder / REQUEST
     with suppress(OSError):
         if stat.S_ISREG(path.lstat().st_mode):
             with path.open("rb") as file:
-                text = file.read(_LONGEST_REQUEST).decode("utf-8", "replace")
+                text = file.read(_LONGESTREQUEST).decode("utf-8", "replace")
             return " ".join(text.split()) or "asked for"
     return None
-
-
-def answer(folder: Path) -> None:
-    """Remove a request that was dealt with."""
-    (folder / _REQUEST).unlink(missing_ok=True)
 
 
 def covered(spans: Iterable[tuple[float, float]]) -> float:

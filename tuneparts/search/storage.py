@@ -10,15 +10,7 @@ from tuneparts.core.redaction import has_password, redact
 
 
 class Folder:
-    """A folder of files by plain names; a file that is written is there as a whole or not at all.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Folder(tempfile.mkdtemp()).child("none", "seed0")
-        >>> folder.write("state", b"123")
-        >>> folder.names(), folder.read("state")
-        (['state'], b'123')
-    """
+    """A folder of files by plain names; a file that is written is there as a whole or not."""
 
     def __init__(self, uri: str) -> None:
         self.uri = refuse_keys(uri).rstrip("/")

@@ -174,12 +174,7 @@ _VIEW = {
 
 
 def flatten(config: Mapping[str, Any]) -> dict[str, str]:
-    """Turn a config into MLflow params: one per leaf, its path joined with dots; lists are leaves.
-
-    Example:
-        >>> flatten({"lr": 0.1, "net": {"name": "mlp", "widths": [8, 4]}})
-        {'lr': '0.1', 'net.name': 'mlp', 'net.widths': '[8, 4]'}
-    """
+    """Turn a config into MLflow params: one per leaf, its path joined by dots; lists are leaves."""
     return {
         # The letters that MLflow takes, and as many of them.
         re.sub(r"[^\w.\- :/]", "_", path)[:_LONGEST_KEY]: encode(leaf)
@@ -203,12 +198,7 @@ def decode(text: str) -> Any:
 
 
 def run_link(experiment_id: str, run_id: str, part: str = "") -> str:
-    """A run's page, or the list of all runs, as a fragment of the UI's own address.
-
-    Example:
-        >>> run_link("3", "c0ffee")
-        '#/experiments/3/runs/c0ffee?workflowType=machine_learning'
-    """
+    """A run's page, or the list of all runs, as a fragment of the UI's own address."""
     place = "/".join(filter(None, (experiment_id, "runs", run_id, part)))
     return f"#/experiments/{place}?{RUNS_VIEW}"
 

@@ -23,8 +23,7 @@ from tuneparts.data.device_examples import DeviceExamples, kept_on_device
 from tuneparts.data.target import Reduction, Target
 from tuneparts.data.task import Examples
 from tuneparts.hypers.hypers import Hypers
-from tuneparts.models.layout import lay_out
-from tuneparts.models.survey import draws_globally
+from tuneparts.models.survey import draws_globally, lay_out
 from tuneparts.training.config import (
     MembersConfig,
     MethodConfig,

@@ -49,14 +49,7 @@ def gradients(objective: Tensor, leaves: Iterable[Tensor]) -> list[Tensor | None
 
 
 def gradient_step(objective: Tensor, *optimisers: torch.optim.Optimizer) -> None:
-    """Move everything that these optimisers hold by the gradient of an objective.
-
-    Example:
-        >>> weight = torch.nn.Parameter(torch.tensor(3.0))
-        >>> gradient_step(weight.square(), torch.optim.SGD([weight], lr=0.5))
-        >>> weight.item()
-        0.0
-    """
+    """Move everything that these optimisers hold by the gradient of an objective."""
     groups = [group for optimiser in optimisers for group in optimiser.param_groups]
     gradients(objective, (parameter for group in groups for parameter in group["params"]))
     for optimiser in optimisers:

@@ -15,13 +15,7 @@ from tuneparts.search.plan import Plan
 
 
 def run(plan: Plan, storage: str, place: Place, code: Code) -> None:
-    """Run the plan to its end, on the Ray that this process has joined, or on one joined here.
-
-    Raises:
-        StorageError: A disk is full, or the nodes do not share the storage.
-        PlacementError: A trial needs more than any node has.
-        WorkerError: Workers do not start.
-    """
+    """Run the plan to its end, on the Ray that this process has joined, or on one joined here."""
     folder = plan.journal.path.parent
     with (
         _logging_to(atomic.inside(folder, folder / "ray.log")),
@@ -35,7 +29,7 @@ def run(plan: Plan, storage: str, place: Place, code: Code) -> None:
         cluster.await_room(needs, limit)
         cluster.refuse_unshared(storage)
         tasks = Tasks(needs, storage, cpus=place.cpus)
-        tasks.warm_up(plan.waiting())
+        tasks.warm_up(plan.queue.waiting())
         tasks.use(TrialSetting.of(plan.search, storage, code, folder))
         for _ in drive(plan, tasks):
             pass

@@ -184,12 +184,7 @@ def _use_given_gpu() -> None:
 
 
 def gpu_index(given: object, visible: str | None) -> int:
-    """Which of the GPUs that torch sees is the one that Ray calls by this name.
-
-    Example:
-        >>> gpu_index(3, None), gpu_index("3", "2,3")
-        (3, 1)
-    """
+    """Which of the GPUs that torch sees is the one that Ray calls by this name."""
     return visible.split(",").index(str(given)) if visible else int(str(given))
 
 

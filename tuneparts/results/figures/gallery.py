@@ -69,15 +69,7 @@ def parse(request: str) -> tuple[_Figure, dict[str, str]]:
 
 
 def draw(request: str, run_data: RunData) -> Drawing | Note:
-    """Draw what a request asks for; where its data is missing, return a note that says so.
-
-    Example:
-        >>> import pandas as pd
-        >>> from tuneparts.search.card import RunCard
-        >>> nothing = RunData(RunCard("digits", "?", ()), pd.DataFrame(), pd.DataFrame())
-        >>> draw("accuracy:test/nll", nothing).text
-        'No selected trial has reported test/nll yet.'
-    """
+    """Draw what a request asks for; where its data is missing, return a note that says so."""
     metadata = run_data.metadata
     with schema.using(*metadata.metrics):
         if _is_own(request):

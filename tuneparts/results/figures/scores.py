@@ -246,12 +246,7 @@ def matched(
 
 
 def _family(arm: str) -> str:
-    """Name an arm without its size.
-
-    Example:
-        >>> [_family(arm) for arm in ("pwfn_learnt_alpha_m3", "once_kmeans_16", "nearest_bits_4")]
-        ['pwfn_learnt', 'once_kmeans', 'nearest']
-    """
+    """Name an arm without its size."""
     return _SIZE.sub("", arm)
 
 

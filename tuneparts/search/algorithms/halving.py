@@ -176,10 +176,6 @@ def bracket_sizes(num_trials: int, num_brackets: int, reduction: int) -> list[in
     Bracket s of s_max + 1 gets a share in proportion to (s_max + 1) / (s + 1) r^s (Li et al. 2018,
     algorithm 1), which makes brackets cost about the same. What rounding leaves goes to the largest
     remainders.
-
-    Example:
-        >>> bracket_sizes(143, 5, 3)  # their table 1
-        [81, 34, 15, 8, 5]
     """
     weights = [num_brackets / (s + 1) * reduction**s for s in reversed(range(num_brackets))]
     shares = [num_trials * weight / sum(weights) for weight in weights]
