@@ -103,10 +103,7 @@ class LaplaceLearner(
         logits_BK, curvature = self._ggn(x, self._evidence_augmentation, differentiable=True)
         likelihood = -self.target.loss(logits_BK, y_B) * num
         estimate = {name: grown(h, num / size) for name, h in curvature.items()}
-        mean = partial(torch.lerp, weight=self.config.memory)
-        for name, new in ((name, each(Tensor.detach, h)) for name, h in estimate.items()):
-            old = self._curvature.get(name)
-            self._curvature[name] = new if old is None else each(mean, new, old)
+        self._remember({name: each(Tensor.detach, h) for name, h in estimate.items()})
         spectra = {name: decomposed(h) for name, h in self._curvature.items()}
         values = {name: spectrum.values for name, spectrum in spectra.items()}
         evidence = log_evidence(likelihood, self._weights(), values, self.log_precision)
@@ -154,3 +151,9 @@ class LaplaceLearner(
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: p.detach() for name, p in self.net.named_parameters()}
+
+    def _remember(self, estimate: dict[str, Curvature]) -> None:
+        mean = partial(torch.lerp, weight=self.config.memory)
+        for name, new in estimate.items():
+            old = self._curvature.get(name)
+            self._curvature[name] = new if old is None else each(mean, new, old)
