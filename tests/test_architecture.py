@@ -32,21 +32,21 @@ HOMES = {
 
 
 SIZES = {
-    "all": (46097, 235, 995),
-    "cli": (2723, 13, 58),
-    "core": (2130, 16, 83),
-    "data": (3191, 16, 67),
-    "executors": (2374, 11, 56),
-    "hypers": (2427, 9, 43),
-    "methods": (11650, 58, 244),
-    "models": (1841, 14, 52),
-    "ray": (509, 3, 4),
-    "results": (6337, 27, 139),
-    "search": (7119, 34, 132),
-    "testing": (859, 5, 8),
+    "all": (38000, 210, 913),
+    "cli": (2213, 12, 53),
+    "core": (1613, 16, 82),
+    "data": (2510, 13, 53),
+    "executors": (2127, 12, 51),
+    "hypers": (1893, 7, 42),
+    "methods": (9617, 54, 221),
+    "models": (1533, 8, 49),
+    "ray": (431, 3, 4),
+    "results": (5250, 25, 126),
+    "search": (5852, 29, 120),
+    "testing": (772, 5, 8),
     "top": (27, 2, 0),
-    "tracking": (2287, 11, 47),
-    "training": (2623, 16, 62),
+    "tracking": (1915, 11, 46),
+    "training": (2247, 13, 58),
 }
 """Most lines, files and public names of each room, and of all. They only fall: whoever adds takes
 something away, or says in the commit why not. `python tests/test_architecture.py` prints the table.
