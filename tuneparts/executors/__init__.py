@@ -3,15 +3,12 @@
 `execute` is the one entry. What an executor needs (torch, Ray) is imported only when it runs.
 """
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from tuneparts.core import schema
-from tuneparts.core.errors import ConfigError
 from tuneparts.executors.place import Place
-from tuneparts.executors.watchdog import IN_WORKER
 from tuneparts.search import code as search_code
 from tuneparts.search.checkpoints import Cleaner
 from tuneparts.search.code import Code
@@ -60,11 +57,6 @@ def execute(
         >>> [str(trial) for trial in Journal(folder / "journal.jsonl").trials]
         ['none/seed0/00000']
     """
-    if IN_WORKER in os.environ:
-        raise ConfigError(
-            f"{search.name}: a worker imported a script that starts a search. Write "
-            "`if __name__ == '__main__':` before the lines that start it."
-        )
     status: Literal["done", "interrupted"] = "done"
     place = (place or Place()).settled(search)
     with lock(folder), schema.using(*search.declared_metrics()):

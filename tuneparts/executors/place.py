@@ -4,12 +4,14 @@ Amounts are in Ray's units, but nothing here needs Ray.
 """
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from tuneparts.core.errors import ConfigError, PlacementError
 from tuneparts.core.provenance import usable_cpus
+from tuneparts.executors.watchdog import IN_WORKER
 from tuneparts.search.algorithms.sampler import Sampled
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.spec import Search
@@ -51,6 +53,11 @@ class Place:
     """Processes of the local executor, 1 for this one; None for as many as there is room for."""
 
     def __post_init__(self) -> None:
+        if IN_WORKER in os.environ:
+            raise ConfigError(
+                "a worker imported a script that starts a search. Write "
+                "`if __name__ == '__main__':` before the lines that start it."
+            )
         if self.address is not None and self.executor == "local":
             raise ConfigError(f"address = {self.address}: the local executor joins no cluster.")
         if self.address is not None:
@@ -93,12 +100,7 @@ def bundles(arm: Arm) -> list[dict[str, float]]:
 
 
 def slots(trial: Sequence[Amounts], nodes: Sequence[Amounts], *, most: int = 100_000) -> int:
-    """Count the trials that fit at once, each bundle placed on the first node with room for it.
-
-    Example:
-        >>> slots([{"CPU": 1, "GPU": 0.5}], [{"CPU": 8, "GPU": 1}])
-        2
-    """
+    """Count the trials that fit at once, each bundle placed on the first node with room for it."""
     needs = [_steps(need) for need in trial]
     free = [_steps(node) for node in nodes]
     placed = 0
