@@ -87,7 +87,7 @@ class TestDeclare:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"name": "val/accuracy"}, "larger is better.*smaller is better.*`val/accuracy` is"),
+            ({"name": "val/accuracy"}, "`val/accuracy` is .*larger is better.*smaller is better"),
             ({"name": "lml/term.2"}, "`lml/term.2` is"),
             ({"name": "regret"}, "family/quantity"),
             ({"name": "val/a b"}, "family/quantity"),
@@ -117,7 +117,7 @@ class TestDeclare:
 
     def test_one_search_means_one_thing(self) -> None:
         other = replace(REGRET, direction=Direction.UP)
-        message = "smaller is better.*larger is better.*one thing only"
+        message = "smaller is better.*also.*larger is better"
         with pytest.raises(ConfigError, match=message), schema.using(REGRET, other):
             pass
 

@@ -82,5 +82,7 @@ def test_clients_in_tasks_give_the_numbers_of_clients_in_turn(local_ray, tmp_pat
 
 
 def test_bundles_of_tasks_are_part_of_what_a_trial_needs(local_ray, tmp_path) -> None:
-    with pytest.raises(PlacementError, match="`tasks` need CPU 3 and the cluster has CPU 2"):
+    with pytest.raises(
+        PlacementError, match=r"`tasks`: .* need CPU 3 together, and the cluster has CPU 2"
+    ):
         execute(a_search(num_tasks=4), folder=tmp_path / "run", place=Place("ray"))

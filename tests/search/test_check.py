@@ -117,7 +117,7 @@ def test_data_are_read_only_for_a_net_of_ones_own(monkeypatch: pytest.MonkeyPatc
         (StandardConfig(**SHORT, net=wrong), "raised RuntimeError"),
         (UniversallySlimmableConfig(**SHORT, net=flat), "width"),
         (PartitionedConfig(**SHORT, net=Recurrent, scheme="node"), "GRU"),
-        (FussyConfig(**SHORT, net=flat), r"KeyError: 'fussy'\. Change the net, or give the arm"),
+        (FussyConfig(**SHORT, net=flat), "KeyError: 'fussy'"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, StandardConfig) else "",
 )

@@ -50,8 +50,8 @@ def find(path: str) -> Any:
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise ConfigError(
-            f"`{path}` cannot be imported: {error}. What a search uses stands in its file, whose "
-            "name no other module has, in a module that it imports, or in an installed package."
+            f"`{path}` cannot be imported as package.module:Name: {error}. What a search uses is "
+            "in its file, in a module that it imports, or in an installed package."
         ) from error
     return found
 

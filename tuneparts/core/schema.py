@@ -212,7 +212,8 @@ def using(*metrics: Metric) -> Iterator[None]:
 def _refuse_another(known: Metric, metric: Metric) -> None:
     if known != metric:
         raise ConfigError(
-            f"{known} is declared as {metric} too: `{metric.name}` is one thing only."
+            f"`{metric.name}` is {known.meaning} ({known.direction.value}), but is also declared "
+            f"as {metric.meaning} ({metric.direction.value}). Give one of them another name."
         )
 
 
