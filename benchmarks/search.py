@@ -66,6 +66,30 @@ tuner = tune.Tuner(
 )
 print("begun", tuner.fit()[0].metrics["begun"])
 """
+_OPTUNA_FUNCTION = """
+import optuna
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+study.optimize(lambda trial: (trial.suggest_float("x", -1, 1) - 0.3) ** 2, n_trials=100)
+"""
+_OUR_FUNCTION = """
+import tempfile
+from pathlib import Path
+import tuneparts as tp
+from tuneparts.executors import Place, execute
+
+def quadratic(config):
+    return (config["x"] - 0.3) ** 2
+
+if __name__ == "__main__":
+    config = tp.ObjectiveConfig(function=quadratic, reports={"val/loss": "min"})
+    space = {"params.x": tp.Uniform(low=-1, high=1)}
+    algorithm = tp.RandomSearch(num_trials=100)
+    arm = tp.Arm(name="random", config=config, algorithm=algorithm, space=space)
+    search = tp.Search(name="function", question="", scale="cpu", metric="val/loss", passes=1,
+                       seeds=(0,), arms=(arm,))
+    execute(search, folder=Path(tempfile.mkdtemp()), place=Place("local", workers=1))
+"""
 
 
 def run(*, quick: bool) -> Result:
@@ -74,6 +98,7 @@ def run(*, quick: bool) -> Result:
         _trials(*((6, 1) if quick else (100, 3))),
         _barriers(_QUICK_BARRIER if quick else _BARRIER),
         _starts(1 if quick else 2),
+        _functions(1 if quick else 5),
     )
     ratios = {name: ratio for found, _ in parts for name, ratio in found.items()}
     return result("search", ratios, [row for _, rows in parts for row in rows])
@@ -174,6 +199,28 @@ def _starts(rounds: int) -> Found:
         tell(rows[-1])
     stock, on_ray, _ = (row["start to first step s, median"] for row in rows)
     return {"ray_cold_over_ours_on_ray": stock / on_ray}, rows
+
+
+def _functions(rounds: int) -> Found:
+    """CPU seconds of a new process that draws a function of one number 100 times."""
+    ways = {"optuna_function": _OPTUNA_FUNCTION, "our_function": _OUR_FUNCTION}
+    with tempfile.TemporaryDirectory() as folder:
+
+        def spent(name: str) -> float:
+            script = Path(folder, f"{name}.py")
+            script.write_text(ways[name])
+            before = os.times()
+            subprocess.run([sys.executable, script], check=True, capture_output=True)
+            after = os.times()
+            return sum(after[2:4]) - sum(before[2:4])
+
+        found = interleave({name: partial(spent, name) for name in ways}, rounds=rounds)
+    rows: list[Row] = []
+    for name, seconds in found.items():
+        rows.append({"way": name, **{f"CPU s, {k}": v for k, v in spread(seconds).items()}})
+        tell(rows[-1])
+    theirs, ours = (row["CPU s, median"] for row in rows)
+    return {"our_function_over_optuna": ours / theirs}, rows
 
 
 def _our_start(where: str) -> float:

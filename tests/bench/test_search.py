@@ -19,6 +19,7 @@ def test_the_bench_compares_trials_barriers_and_starts(capfd: pytest.CaptureFixt
         "ray_asha_over_ours",
         "ray_asha_over_our_halving",
         "ray_cold_over_ours_on_ray",
+        "our_function_over_optuna",
     }
     told = [line for line in capfd.readouterr().err.splitlines() if line.startswith("way ")]
     assert len(told) >= len(found["rows"])
