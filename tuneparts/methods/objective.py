@@ -19,7 +19,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from queue import SimpleQueue
-from typing import Any, ClassVar, Literal, NoReturn, Self, SupportsFloat
+from typing import Any, ClassVar, Literal, NoReturn, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -200,7 +200,7 @@ class ObjectiveLearner:
         """A report as floats by metric name."""
         names = [metric.name for metric in self.config.reports]
         who = f"`{self.config.function}`"
-        if isinstance(report, SupportsFloat) and len(names) == 1:
+        if hasattr(report, "__float__") and len(names) == 1:
             report = {names[0]: report}
         if not isinstance(report, Mapping):
             needed = " or one number" if len(names) == 1 else ""
@@ -212,7 +212,7 @@ class ObjectiveLearner:
                     f'{who} reported `{name}`. Add it to `reports`: `{{"{name}": "min"}}`.'
                 )
             try:
-                number = float(value) if isinstance(value, SupportsFloat) else None
+                number = float(value) if hasattr(value, "__float__") else None
             except (TypeError, ValueError, RuntimeError):  # an array of several numbers, for one
                 number = None
             if number is None:
