@@ -51,7 +51,7 @@ def find(path: str) -> Any:
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise ConfigError(
             f"`{path}` cannot be imported as package.module:Name: {error}. What a search uses is "
-            "in its file, in a module that it imports, or in an installed package."
+            "in its file, whose name no other module has, in what that imports, or installed."
         ) from error
     return found
 
