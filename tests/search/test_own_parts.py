@@ -163,7 +163,7 @@ def test_a_class_is_found_by_its_import_path(null_arm, tmp_path, monkeypatch) ->
         (None, "Known: asha"),
         (["random"], "Known: asha"),
         ("no_such_package:Mine", "`no_such_package:Mine` cannot be imported"),
-        ("math:Mine", "cannot be imported as package.module:Name: module 'math' has no attribute 'Mine'"),
+        ("math:Mine", "cannot be imported .* module 'math' has no attribute 'Mine'"),
         (":x", "cannot"),
         ("math:sin", "not a subclass of Algorithm"),
         (f"{__name__}:Forgetful", "does not define proposals"),

@@ -160,11 +160,7 @@ class TrialRecord:
 
 
 class RunState:
-    """The state of a search, folded from its events.
-
-    Args:
-        keep_rows: whether all rows of trials are kept, or only the newest of each.
-    """
+    """The state of a search, folded from its events; it may keep only the newest row of a trial."""
 
     def __init__(self, *, keep_rows: bool = True) -> None:
         self.trials: dict[TrialId, TrialRecord] = {}

@@ -14,7 +14,7 @@ from typing import Any
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.redaction import redact
-from tuneparts.search.events import Event, TrialId
+from tuneparts.search.events import Event, TrialId, TrialRunning, TrialStarted
 from tuneparts.tracking import store
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.record import Status
@@ -51,13 +51,14 @@ class Tracker(Replay):
         super().__init__(uri, folder=folder, card=search, start=now, read_log=read_log)
         if self.record.ending is not None:  # by a former process
             self.record.save(ending=None)
-        self.writer = Writer(self.advance, self.calls, interval=interval)
+        # To import MLflow takes seconds, in which workers start and the first of them report.
+        self.writer = Writer(self.advance, self.calls, interval=interval, patience=10.0)
 
-    def on_event(self, event: Event) -> None:  # noqa: ARG002
+    def on_event(self, event: Event) -> None:
         """Say that the journal has an event more; takes microseconds, without I/O."""
         if isinstance(self.refusal, ConfigError):  # better now than after the last trial
             raise self.refusal
-        self.writer.wake()
+        self.writer.wake(is_urgent=not isinstance(event, TrialStarted | TrialRunning))
 
     def _ask(self, request: Callable[[], None], **record: Any) -> None:
         super()._ask(request, **record)
@@ -139,7 +140,9 @@ class Writer:
         *,
         interval: float = 1.0,
         first_delay: float = 0.25,
+        patience: float = 0.0,
     ) -> None:
+        """Start after `patience` seconds, or when something urgent is to be sent."""
         self.retries = 0
         self.last_error: str | None = None
         """Why the store takes nothing right now; None when it does."""
@@ -150,6 +153,7 @@ class Writer:
         self._changed = threading.Condition()
         self._asked = self._done = 0
         """How often it was woken, and how many of these have arrived; guarded by `_changed`."""
+        self._patience, self._urgent = patience, threading.Event()
         self._hurry = threading.Event()
         self._abandoned = threading.Event()
         self._closing = False
@@ -161,8 +165,10 @@ class Writer:
         """Events and requests that have not arrived."""
         return self._asked - self._done
 
-    def wake(self) -> None:
+    def wake(self, *, is_urgent: bool = True) -> None:
         """Say that there is something more to send; returns at once."""
+        if is_urgent:
+            self._urgent.set()
         with self._changed:
             self._asked += 1
             self._changed.notify_all()
@@ -195,6 +201,7 @@ class Writer:
         return not self._abandoned.is_set()
 
     def _run(self) -> None:
+        self._urgent.wait(self._patience)
         while self._deliver():
             if self._closing and self.waiting == 0:
                 return
