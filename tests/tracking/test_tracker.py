@@ -11,6 +11,7 @@ from pandas.testing import assert_frame_equal
 from tuneparts.core.schema import lookup
 from tuneparts.search.card import ArmCard, RunCard
 from tuneparts.search.events import Event, Row, TrialEnded, TrialId, TrialRunning, TrialStarted
+from tuneparts.search.journal import Journal
 from tuneparts.tracking import frames, record, store
 from tuneparts.tracking.card import COLOUR_TAG, NOTE_TAG, VIEW_TAG, DataFacts, SearchCard
 from tuneparts.tracking.tracker import Tracker
@@ -299,18 +300,23 @@ def test_artifacts_go_to_the_parent(toy, tmp_path: Path) -> None:
 
 def test_two_threads_at_once(toy) -> None:
     tracker = toy.tracker()
+    journal, turn = Journal(toy.folder / "journal.jsonl"), threading.Lock()
 
     def report(seed: int) -> None:
         trial = TrialId("a", seed, 0)
         rows = [Row(trial, n, {"train/loss": seed + n}, float(n)) for n in range(1500)]
         end = TrialEnded(trial, "finished", 1500.0)
-        toy.feed(tracker, [TrialStarted(trial, {"lr": 0.1}, 0.0), *rows, end])
+        for event in (TrialStarted(trial, {"lr": 0.1}, 0.0), *rows, end):
+            with turn:
+                journal.append(event)
+            tracker.on_event(event)
 
     threads = [threading.Thread(target=report, args=(seed,)) for seed in (1, 2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    journal.close()
     assert tracker.close() == []
     assert tracker.calls.points == 3000
     for seed in (1, 2):

@@ -44,8 +44,10 @@ class Journal:
         self.events: list[Event] = []
         if path.exists():
             content = path.read_bytes()
-            # In place: writing the file anew would lose all of it if the disk is still full.
-            os.truncate(self.path, content.rfind(b"\n") + 1)  # a crash may leave half a line
+            length = content.rfind(b"\n") + 1
+            if length < len(content):  # a crash left half a line
+                # In place: writing the file anew would lose all of it if the disk is still full.
+                os.truncate(self.path, length)
             for event in read(path):
                 self._apply(event)
         path.parent.mkdir(parents=True, exist_ok=True)
