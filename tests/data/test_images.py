@@ -90,6 +90,14 @@ def test_a_damaged_cache_is_made_again(files, cache_dir):
     np.testing.assert_array_equal(images[:, 0, 0, 0], [0, 10, 20, 30, 40])
 
 
+def test_a_cache_with_another_number_of_images_is_made_again(files, cache_dir):
+    files.examples(image_size=8, title="t")
+    (path,) = _cached(cache_dir)
+    np.save(path, np.zeros((3, 3, 8, 8), np.uint8))
+    images = np.asarray(files.examples(image_size=8, title="t").inputs)
+    np.testing.assert_array_equal(images[:, 0, 0, 0], [0, 10, 20, 30, 40])
+
+
 def test_a_moved_folder_is_not_decoded_again(files, tmp_path, monkeypatch):
     files.examples(image_size=8, title="t")
     files.folder.rename(tmp_path / "moved")

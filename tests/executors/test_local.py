@@ -1,5 +1,6 @@
 """The local executor, in this process and in a pool: same journal, whatever dies on the way."""
 
+import multiprocessing
 import os
 import platform
 import signal
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from tuneparts.core.errors import BusyError, ConfigError, PlacementError, StorageError
+from tuneparts.core.errors import BusyError, ConfigError, PlacementError, StorageError, WorkerError
 from tuneparts.executors import Place, execute, local, lock
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.halving import Asha
@@ -363,3 +364,22 @@ def test_a_worker_starts_no_search(null_search, null_arm, tmp_path, monkeypatch)
     monkeypatch.setenv("TUNEPARTS_IN_WORKER", "1")
     with pytest.raises(ConfigError, match="__main__"):
         execute(null_search(null_arm("fixed")), folder=tmp_path)
+
+
+def test_workers_that_never_start_end_the_search_with_a_sentence(
+    null_search, null_arm, tmp_path, monkeypatch
+) -> None:
+    class Dead:
+        is_ready = False
+
+        def __init__(self, _: Any) -> None:
+            self.connection, theirs = multiprocessing.Pipe()
+            theirs.close()
+
+        def end(self) -> int:
+            self.connection.close()
+            return 3
+
+    monkeypatch.setattr(local, "_Worker", Dead)
+    with pytest.raises(WorkerError, match="6 times in a row: the process ended with code 3"):
+        execute(null_search(null_arm("fixed")), folder=tmp_path, place=Place("local", workers=2))

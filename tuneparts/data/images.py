@@ -74,6 +74,8 @@ class ImageFiles:
             return Examples(StoredImages(images), self.labels)
         try:
             stored = StoredImages(path)
+            if len(stored) != len(self.names):
+                raise DataError(f"{path} has {len(stored)} images")
         except DataError:  # not there, or damaged after it was written
             _write(images, title)
             stored = StoredImages(path)

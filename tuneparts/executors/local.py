@@ -146,14 +146,9 @@ class _Processes:
             try:
                 reports: list[Report] = worker.connection.recv()
             except (EOFError, OSError):
-                code = worker.end()
-                del self._busy[job]
-                if not worker.is_ready:
-                    raise WorkerError(
-                        f"a worker process ended with code {code} before its first trial. Its last "
-                        "words are above; `workers=1` runs the trials in this process."
-                    ) from None
-                yield job, WorkerError(f"exit code {code}")
+                code = self._busy.pop(job).end()
+                why = "Its last words are above; `workers=1` runs the trials in this process."
+                yield job, WorkerError(f"the process ended with code {code}. {why}")
                 continue
             worker.is_ready = True
             if reports and all(report.done and not report.leave for report in reports):

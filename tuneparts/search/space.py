@@ -394,6 +394,9 @@ class Choice(Dimension):
         bare = [label for label, option in self._labelled() if isinstance(option, Dimension)]
         if bare:
             raise ValueError(f"option {bare} is a dimension by itself; vary the field by that")
+        nested = [label for label, option in self._labelled() if _dimensions(option)]
+        if len(set(nested)) < len(nested):
+            raise ValueError(f"options have names of their own, but some of {nested} occur twice")
         return self
 
     def sample(self, rng: np.random.Generator) -> Value:

@@ -132,3 +132,9 @@ def test_options_that_cannot_be_meant_are_refused(options, law: str) -> None:
 def test_an_option_that_is_no_scalar_is_called_by_its_json() -> None:
     dim = Choice(options=((1, 2), {"a": None}))
     assert list(dim.distribution().choices) == ["[1, 2]", '{"a": null}']
+
+
+def test_nested_options_that_are_the_same_are_refused() -> None:
+    option = {"kind": "sgd", "momentum": Choice(options=(0.0, 0.9))}
+    with pytest.raises(ValueError, match="names of their own"):
+        Choice(options=(option, option))
