@@ -19,7 +19,7 @@ from benchmarks.measure import cpu_seconds, cpu_turns, noise_context, one_thread
 from benchmarks.results import Result, Row, result, tell
 from tuneparts.core import seeding
 from tuneparts.methods.baselines.config import StandardConfig
-from tuneparts.methods.pwfn import sigma, threshold
+from tuneparts.methods.pwfn import _sigma, _threshold
 from tuneparts.methods.pwfn.config import PwfnConfig
 from tuneparts.models import Mlp, NetConfig, ResNet18
 from tuneparts.training.config import OptimiserConfig
@@ -75,9 +75,9 @@ def _round_row(power: int, *, rounds: int) -> Row:
     num = 10**power
     mu, deviations = _weights(num)
     peak_before, wall = _peak_bytes(), time.perf_counter()
-    seconds = [cpu_seconds(lambda: threshold.cluster(mu, deviations, num)) for _ in range(rounds)]
+    seconds = [cpu_seconds(lambda: _threshold.cluster(mu, deviations, num)) for _ in range(rounds)]
     wall, peak = (time.perf_counter() - wall) / rounds, _peak_bytes() - peak_before
-    clustering = threshold.cluster(mu, deviations, num)
+    clustering = _threshold.cluster(mu, deviations, num)
     assert bool(clustering.fixed_N.all()), "a full round must fix every weight"
     return {
         "what": f"round.1e{power}",
@@ -93,14 +93,14 @@ def _round_row(power: int, *, rounds: int) -> Row:
 def _literal_row(power: int) -> Row:
     num = 10**power
     mu, deviations = _weights(num)
-    ours = threshold.cluster(mu, deviations, num)
+    ours = _threshold.cluster(mu, deviations, num)
     mu_64, sigma_64 = mu.double().numpy(), deviations.double().numpy()
     # Ours takes turns with the one long run of the other: before it and after it.
-    before = cpu_seconds(lambda: threshold.cluster(mu, deviations, num))
+    before = cpu_seconds(lambda: _threshold.cluster(mu, deviations, num))
     start = time.process_time()
     out_mu, out_sigma = _literal_cluster(mu_64, sigma_64, num)
     literal_seconds = time.process_time() - start
-    after = cpu_seconds(lambda: threshold.cluster(mu, deviations, num))
+    after = cpu_seconds(lambda: _threshold.cluster(mu, deviations, num))
     assert np.array_equal(ours.mu_N.double().numpy(), out_mu), "both fix weights to equal values"
     assert np.allclose(ours.sigma_N.numpy(), out_sigma, rtol=1e-5, atol=1e-9)
     seconds = spread([before, after])
@@ -116,7 +116,7 @@ def _literal_row(power: int) -> Row:
 def _literal_cluster(mu_N: _FLOATS, sigma_N: _FLOATS, quota: int) -> tuple[_FLOATS, _FLOATS]:
     """Cluster by the rule of `threshold.cluster` as it is stated: every distance for every pick."""
     out_mu_N, out_sigma_N = mu_N.copy(), sigma_N.copy()
-    scale_N = np.maximum(sigma_N, threshold.SIGMA_FLOOR)
+    scale_N = np.maximum(sigma_N, _threshold.SIGMA_FLOOR)
     fixed_N = np.zeros(len(mu_N), dtype=bool)
     order, counter, delta = 1, 1, _DELTA
     while quota > 0:
@@ -158,7 +158,7 @@ def _weights(num: int) -> tuple[torch.Tensor, torch.Tensor]:
     # Most weights of a net are small; the few of its narrow layers reach beyond 1.
     is_wide = torch.rand(num, generator=generator) < 0.01
     mu = torch.randn(num, generator=generator) * torch.where(is_wide, 0.4, 0.05)
-    return mu, sigma.initial(mu)
+    return mu, _sigma.initial(mu)
 
 
 def _peak_bytes() -> int:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any, TypeAlias
 
-from tuneparts.cli.output import terminal
+from tuneparts.cli._output import terminal
 from tuneparts.core import provenance
 from tuneparts.results import rendering
 from tuneparts.results.rendering import Table

@@ -24,7 +24,7 @@ from benchmarks.results import Result, Row, result, tell
 from tuneparts.data.task import Examples
 from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.models import DigitsCnn, FixupResNet, Mlp, MnistCnn, NetConfig, WideResNet
-from tuneparts.models.resnets import FixupBlock, PreActivationBlock
+from tuneparts.models._resnets import FixupBlock, PreActivationBlock
 from tuneparts.training.loop import LoopLearner
 
 _GENERATORS = {

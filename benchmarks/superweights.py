@@ -11,10 +11,10 @@ from benchmarks import measure
 from benchmarks.results import Result, Row, result, tell
 from tuneparts.core import seeding
 from tuneparts.methods.baselines.config import StandardConfig
-from tuneparts.methods.superweights import ties
-from tuneparts.methods.superweights.allocation import make_plan
-from tuneparts.methods.superweights.bank import TemplateBank
-from tuneparts.methods.superweights.clusters import depth_bins, layers_of
+from tuneparts.methods.superweights import _ties
+from tuneparts.methods.superweights._allocation import make_plan
+from tuneparts.methods.superweights._bank import TemplateBank
+from tuneparts.methods.superweights._clusters import depth_bins, layers_of
 from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.models import WideResNet
 
@@ -60,7 +60,7 @@ def _compose_row(width: int, budget: int, *, rounds: int) -> Row:
         layers += layers_of(net, member)
     plan = make_plan(layers, depth_bins(layers, 4), budget=budget)
     generator = seeding.torch_generator(0, "bench")
-    bank = TemplateBank(plan, ties.private(plan), initialisation="fan_in", generator=generator)
+    bank = TemplateBank(plan, _ties.private(plan), initialisation="fan_in", generator=generator)
     with torch.no_grad():
         num_bytes = sum(weight.nbytes for weight in bank.compose())
         found = measure.spread([1000 * measure.cpu_seconds(bank.compose) for _ in range(rounds)])

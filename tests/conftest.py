@@ -123,7 +123,7 @@ def run_here() -> Callable[..., Iterator[None]]:
 
 
 def _run_here(run: Any, *observers: Any) -> Iterator[None]:
-    from tuneparts.executors import local
+    from tuneparts.executors import _local
     from tuneparts.executors.worker import TrialSetting
     from tuneparts.search.journal import Journal
     from tuneparts.search.plan import Plan
@@ -131,7 +131,7 @@ def _run_here(run: Any, *observers: Any) -> Iterator[None]:
     search = run.search
     journal = Journal(run.folder / "journal.jsonl")
     plan = Plan(search, journal, observers)
-    for _ in local.in_this_process(plan, TrialSetting.of(search, run.storage)):
+    for _ in _local.in_this_process(plan, TrialSetting.of(search, run.storage)):
         yield
     assert plan.done
     journal.close()

@@ -65,7 +65,7 @@ def test_what_is_slow_to_import_is_not_imported_before_the_first_step() -> None:
     """Each of them takes a second or more."""
     modules = (
         "tuneparts, tuneparts.methods.partitioned, tuneparts.search.spec, "
-        "tuneparts.results.running, tuneparts.tracking.tracker, tuneparts.executors.local"
+        "tuneparts.results.running, tuneparts.tracking.tracker, tuneparts.executors._local"
     )
     slow = ("ray", "mlflow", "sklearn", "scipy", "torch._dynamo")
     load = "from tuneparts.data.config import DataConfig; DataConfig(name='digits').load()"

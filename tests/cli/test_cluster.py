@@ -1,4 +1,4 @@
-from tuneparts.cli.cluster import node_rows, wall_seconds
+from tuneparts.cli._cluster import node_rows, wall_seconds
 from tuneparts.executors.place import GIB
 
 

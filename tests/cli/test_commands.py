@@ -179,9 +179,9 @@ def test_dry_run_prints_the_plan_and_runs_nothing(elsewhere) -> None:
 
 @pytest.mark.mlflow
 def test_doctor_finds_nothing_wrong_here(monkeypatch) -> None:
-    from tuneparts.cli import doctor
+    from tuneparts.cli import _doctor
 
-    monkeypatch.setattr(doctor, "_ray", lambda: "it answers")  # one Ray is enough for all tests
+    monkeypatch.setattr(_doctor, "_ray", lambda: "it answers")  # one Ray is enough for all tests
     output = invoke("doctor")
     assert "FAILED" not in output
     assert "digits" in output

@@ -3,12 +3,12 @@
 import pytest
 
 from tuneparts import executors
-from tuneparts.cli import estimate
-from tuneparts.cli.output import terminal
+from tuneparts.cli import _estimate
+from tuneparts.cli._output import terminal
 from tuneparts.core.errors import DataMissingError
 from tuneparts.data.config import DataConfig
+from tuneparts.methods.pwfn._learner import PwfnLearner
 from tuneparts.methods.pwfn.config import PwfnConfig
-from tuneparts.methods.pwfn.learner import PwfnLearner
 from tuneparts.models import DigitsCnn
 from tuneparts.search import frames
 from tuneparts.search.algorithms.base import RandomSearch
@@ -32,7 +32,7 @@ def test_what_runs_is_within_the_bounds(null_search, null_arm, tmp_path) -> None
     search = null_search(*arms, null_arm("after", follows="random"), seeds=(0, 1))
     executors.execute(search, folder=tmp_path, place=executors.Place("local", workers=1))
     ran = frames.trials(tmp_path / "journal.jsonl").groupby("arm")
-    for arm, row in zip(search.arms, estimate.plan_rows(search, None), strict=True):
+    for arm, row in zip(search.arms, _estimate.plan_rows(search, None), strict=True):
         own, expected, most = ran.get_group(arm.name), row["passes"], row["at most"]
         assert 0 < own["cost/passes"].sum() <= most
         assert expected <= most
@@ -50,14 +50,14 @@ def test_without_data_the_plan_lacks_the_time_alone(
     monkeypatch.setattr(Search, "load_data", missing)
     monkeypatch.setenv("COLUMNS", "80")
     search = null_search(null_arm("random", algorithm=RandomSearch(num_trials=5)))
-    estimate.print_plan(search, terminal())
+    _estimate.print_plan(search, terminal())
     said = capsys.readouterr().out
     assert "no time is given: there is no such set here. Get it." in said
     assert "hours" not in said
     for word in ("random", "40", "1 CPU"):
         assert word in said
     with pytest.raises(DataMissingError):
-        estimate.seconds_per_arm(search, estimate.Console(quiet=True))
+        _estimate.seconds_per_arm(search, _estimate.Console(quiet=True))
 
 
 def test_shared_pretraining_is_not_trained_to_measure_it_and_counts_once(monkeypatch) -> None:
@@ -82,9 +82,9 @@ def test_shared_pretraining_is_not_trained_to_measure_it_and_counts_once(monkeyp
         seeds=(0, 1),
         arms=(Arm(name="one", config=config), Arm(name="other", config=config)),
     )
-    costs = estimate.seconds_per_arm(search, estimate.Console(quiet=True))
+    costs = _estimate.seconds_per_arm(search, _estimate.Console(quiet=True))
     assert set(costs) == {"one", "other"}
-    assert estimate.spared_passes(search) == {"one": 0, "other": 1800}
-    one, other = estimate.plan_rows(search, {"one": 3.6, "other": 3.6})
+    assert _estimate.spared_passes(search) == {"one": 0, "other": 1800}
+    one, other = _estimate.plan_rows(search, {"one": 3.6, "other": 3.6})
     assert (one["passes"], other["passes"]) == (2000, 2000)
     assert (one["hours"], other["hours"]) == (pytest.approx(2.0), pytest.approx(0.2))

@@ -1,7 +1,7 @@
 """The fields that a method's config has are listed, those of a net of its own included."""
 
-from tuneparts.cli.listing import fields_of
-from tuneparts.cli.training import split_changes
+from tuneparts.cli._listing import fields_of
+from tuneparts.cli._training import split_changes
 from tuneparts.methods.ensembles.config import HneConfig, MsdNetConfig
 
 

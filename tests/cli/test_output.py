@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 import tuneparts
 from tuneparts import executors
-from tuneparts.cli import doctor, listing, serving
+from tuneparts.cli import _doctor, _listing, serving
+from tuneparts.cli._output import PIPE_WIDTH, Form, terminal, write
 from tuneparts.cli.main import app
-from tuneparts.cli.output import PIPE_WIDTH, Form, terminal, write
 from tuneparts.core.errors import ConfigError, PortError, UnknownNameError
 from tuneparts.methods import catalog
 from tuneparts.search import load, runs
@@ -61,9 +61,9 @@ def test_one_form_at_a_time() -> None:
 
 
 def test_a_plan_is_also_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tuneparts.cli import estimate
+    from tuneparts.cli import _estimate
 
-    monkeypatch.setattr(estimate, "seconds_per_arm", lambda *_: dict.fromkeys(ARMS, 2.0))
+    monkeypatch.setattr(_estimate, "seconds_per_arm", lambda *_: dict.fromkeys(ARMS, 2.0))
     plan = json.loads(invoke("search", "rotated_digits", "--scale", "smoke", "--dry-run", "--json"))
     assert (plan["search"], plan["scale"]) == ("rotated_digits", "smoke")
     assert {row["arm"]: row["trials"] for row in plan["arms"]} == ARMS
@@ -127,7 +127,7 @@ def test_a_report_tells_the_answer_first_and_its_files_in_one_line(
 
 
 def test_fields_of_configs_inside_are_told_with_bounds_and_defaults() -> None:
-    found = {one.path: one for one in listing.fields_of(catalog.config_class("standard"))}
+    found = {one.path: one for one in _listing.fields_of(catalog.config_class("standard"))}
     assert found["optimiser.lr"].takes == "number > 0"
     assert found["optimiser.lr"].default == "0.001"
     assert found["net"].takes == "a net of `tuneparts nets`"
@@ -175,14 +175,14 @@ def test_the_version_and_completion_are_told() -> None:
 def test_a_doctor_tells_what_is_absent_and_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("packages", "torchvision", "devices", "ray", "store", "data", "searches", "chromium")
     for name in names:
-        monkeypatch.setattr(doctor, f"_{name}", lambda: "it answers")
+        monkeypatch.setattr(_doctor, f"_{name}", lambda: "it answers")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     found = json.loads(invoke("doctor", "--json"))
     states = {row["check"]: row["state"] for row in found["checks"]}
     assert states["dashboard"] == "absent"
     assert set(states.values()) == {"ok", "absent"}
     assert found["next"] == "tuneparts search rotated_digits --scale smoke"
-    monkeypatch.setattr(doctor, "LEAST_SPACE", 1e30)
+    monkeypatch.setattr(_doctor, "LEAST_SPACE", 1e30)
     result = CliRunner().invoke(app, ["doctor"])
     assert result.exit_code == 1
     assert "Next: mend what FAILED" in result.output

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import tuneparts
-from tuneparts.cli import reading, running
+from tuneparts.cli import _reading, _running
 from tuneparts.core import settings
 from tuneparts.core.errors import DataMissingError, UnknownNameError
 from tuneparts.results.running import tracking_card
@@ -42,9 +42,9 @@ def test_the_registered_net_has_the_logits_that_its_trial_was_scored_by(
     assert tracker.close() == []
 
     with pytest.raises(UnknownNameError, match="nothing"):
-        reading.register(None, arm="nothing", name=None)
-    reading.register(None, arm="none", name="plain")
-    reading.register(None, arm="none", name="plain")
+        _reading.register(None, arm="nothing", name=None)
+    _reading.register(None, arm="none", name="plain")
+    _reading.register(None, arm="none", name="plain")
     told = capsys.readouterr().out
     assert "models:/plain/2" in told
     trials = tuneparts.load().trials.set_index("arm")
@@ -81,7 +81,7 @@ def test_the_best_arm_is_chosen_by_validation_and_never_by_test_scores(results: 
     assert found.best_arm() == "partitioned"
     assert found.answer.startswith("none has the highest mean test accuracy")
     with pytest.raises(DataMissingError, match="tuneparts sync"):
-        reading.register(None, arm=None, name=None)
+        _reading.register(None, arm=None, name=None)
 
 
 def test_without_a_validation_score_an_arm_must_be_named(results: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_search_that_keeps_models_logs_the_net_of_each_selected_trial(
         "    found = load.load('rotated_digits', scale=scale, arms=['none'], seeds=[0])\n"
         "    return found.replaced({'keep_models': True, 'name': 'keeping'})\n"
     )
-    running.search(str(file), scale="smoke", local=True)
+    _running.search(str(file), scale="smoke", local=True)
     found = tuneparts.load()
     (run_id,) = found.run_ids.values()
     assert logged(settings.current().tracking_uri, run_id) is not None

@@ -1,4 +1,4 @@
-from tuneparts.cli.reading import difference
+from tuneparts.cli._reading import difference
 
 
 def test_runs_are_told_apart_by_the_one_field_that_differs() -> None:

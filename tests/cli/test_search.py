@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.cli import running as verb
+from tuneparts.cli import _running as verb
 from tuneparts.core.config import Config
 from tuneparts.core.errors import AllFailedError, BusyError, ClusterError, ConfigError
 from tuneparts.executors.place import Place

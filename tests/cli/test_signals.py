@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tuneparts import executors
-from tuneparts.cli import running as verb
+from tuneparts.cli import _running as verb
 from tuneparts.search import runs
 from tuneparts.tracking import frames, store
 

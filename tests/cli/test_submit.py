@@ -214,7 +214,7 @@ def test_a_run_cannot_be_changed_and_a_search_has_no_failed_trials(server, searc
 
 
 def test_a_job_does_not_write_results_into_its_temporary_folder(monkeypatch, tmp_path) -> None:
-    from tuneparts.cli.running import refuse_temporary_results
+    from tuneparts.cli._running import refuse_temporary_results
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TUNEPARTS_RESULTS", raising=False)

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from tuneparts.cli import doctor, estimate
+from tuneparts.cli import _doctor, _estimate
 from tuneparts.cli.main import app
 from tuneparts.data import sets
 from tuneparts.methods import catalog
@@ -57,7 +57,7 @@ def test_searches(width) -> None:
 def test_dry_run(width, monkeypatch) -> None:
     search = load.load("rotated_digits", scale="smoke")
     costs = {arm.name: 1234.5 for arm in search.arms}
-    monkeypatch.setattr(estimate, "seconds_per_arm", lambda *_: costs)
+    monkeypatch.setattr(_estimate, "seconds_per_arm", lambda *_: costs)
     output = invoke(width, "search", "rotated_digits", "--scale", "smoke", "--dry-run")
     for arm in search.arms:
         passes = arm.cost.expected * len(search.seeds_of(arm))
@@ -70,8 +70,8 @@ def test_dry_run(width, monkeypatch) -> None:
 def test_doctor(width, monkeypatch, tmp_path) -> None:
     path = tmp_path / "results"
     for check in ("_packages", "_torchvision", "_devices", "_store", "_data", "_searches", "_ray"):
-        monkeypatch.setattr(doctor, check, lambda: "it answers")
-    monkeypatch.setattr(doctor, "_results", lambda: f"{path} (writable)")
+        monkeypatch.setattr(_doctor, check, lambda: "it answers")
+    monkeypatch.setattr(_doctor, "_results", lambda: f"{path} (writable)")
     output = invoke(width, "doctor")
     assert len(str(path)) > width - 2 or str(path) in output
     assert "results folder" in output

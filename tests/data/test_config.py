@@ -8,9 +8,9 @@ from pydantic import ValidationError
 
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.data import images as image_files
+from tuneparts.data import _images as image_files
+from tuneparts.data._variants import angles, resample
 from tuneparts.data.config import DataConfig
-from tuneparts.data.variants import angles, resample
 
 
 def test_parts_have_the_sizes_asked_for():

@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 
 from tuneparts.core.errors import DataError, DataMissingError
-from tuneparts.data import images as image_files
+from tuneparts.data import _images as image_files
+from tuneparts.data._images import ImageFiles
 from tuneparts.data.config import DataConfig
-from tuneparts.data.images import ImageFiles
 from tuneparts.data.task import StoredImages
 
 

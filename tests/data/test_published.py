@@ -14,7 +14,7 @@ from scipy.io import savemat
 
 from tuneparts.core import _torchvision
 from tuneparts.core.errors import DataError, DataMissingError
-from tuneparts.data import published, sets
+from tuneparts.data import _published, sets
 from tuneparts.data.config import DataConfig
 
 
@@ -154,7 +154,7 @@ def test_a_set_without_downloader_keeps_its_cure():
 
 
 def test_real_mnist_has_its_known_counts(real_data):
-    found = published.find_idx("MNIST", real_data)
+    found = _published.find_idx("MNIST", real_data)
     if found is None:
         pytest.skip("no MNIST in TUNEPARTS_DATA")
     parts = found.read(DataConfig(name="mnist"), None)
@@ -379,12 +379,12 @@ def test_a_broken_image_is_named_by_number(archives):
 
 def test_one_archive_alone_is_not_the_set(archives, data_dir):
     archives["test"].unlink()
-    assert published.find_packed(data_dir, name="cifar10", image_size=32) is None
+    assert _published.find_packed(data_dir, name="cifar10", image_size=32) is None
 
 
 @pytest.mark.slow
 def test_real_cifar10_looks_as_published(real_data):
-    found = published.find_packed(real_data, name="cifar10", image_size=32)
+    found = _published.find_packed(real_data, name="cifar10", image_size=32)
     if found is None:
         pytest.skip("no packed CIFAR-10 in TUNEPARTS_DATA")
     task = DataConfig(name="cifar10").load()

@@ -109,7 +109,7 @@ def test_one_number_changes_it(part: str) -> None:
 
 
 def test_images_on_disk_are_known_by_file_and_rows(data_dir, write_image, monkeypatch) -> None:
-    from tuneparts.data import images as image_files
+    from tuneparts.data import _images as image_files
 
     for part in ("train", "test"):
         for name in ("a", "b"):

@@ -7,9 +7,9 @@ import pytest
 from scipy import ndimage
 
 from tuneparts.core.errors import ConfigError, DataError, DataMissingError
-from tuneparts.data import variants
+from tuneparts.data import _variants
+from tuneparts.data._variants import angles, resample
 from tuneparts.data.config import DataConfig
-from tuneparts.data.variants import angles, resample
 
 
 @pytest.fixture
@@ -91,10 +91,10 @@ LABELS = np.array([0, 1, 2, 0, 1, 2], np.uint8)
 
 def level(kind, severity, image):
     """The grey level of an image, which says where it comes from."""
-    return 12 * variants.MAIN.index(kind) + 2 * severity + image // 3
+    return 12 * _variants.MAIN.index(kind) + 2 * severity + image // 3
 
 
-def write(folder, kinds=variants.MAIN):
+def write(folder, kinds=_variants.MAIN):
     folder.mkdir()
     for kind in kinds:
         images = np.zeros((5 * NUM, 32, 32, 3), np.uint8)
@@ -120,7 +120,7 @@ def cifar10(data_dir, write_image):
 
 
 def test_every_condition_is_its_block_of_the_published_array(folder, data_dir):
-    found = variants.find_corrupted("cifar10", "main", [data_dir])
+    found = _variants.find_corrupted("cifar10", "main", [data_dir])
     assert len(found.conditions) == 75
     assert found.labels.tolist() == LABELS.tolist()
     for kind, severity in (("gaussian_noise", 1), ("fog", 3), ("jpeg_compression", 5)):
@@ -148,16 +148,16 @@ def test_images_are_shrunk_as_those_that_nets_are_trained_on(folder, cifar10):
 
 def test_all_kinds_are_the_nineteen_published(data_dir, folder):
     with pytest.raises(DataError, match=r"speckle_noise\.npy is missing"):
-        variants.find_corrupted("cifar10", "all", [data_dir])
-    for kind in variants.EXTRA:
+        _variants.find_corrupted("cifar10", "all", [data_dir])
+    for kind in _variants.EXTRA:
         np.save(folder / f"{kind}.npy", np.zeros((5 * NUM, 32, 32, 3), np.uint8))
-    assert len(variants.find_corrupted("cifar10", "all", [data_dir]).kinds) == 19
+    assert len(_variants.find_corrupted("cifar10", "all", [data_dir]).kinds) == 19
 
 
-@pytest.mark.parametrize(("name", "title"), variants.CORRUPTED.items())
+@pytest.mark.parametrize(("name", "title"), _variants.CORRUPTED.items())
 def test_a_missing_set_is_named_with_its_cure(name, title, data_dir, cifar10):
     with pytest.raises(DataMissingError, match=rf"{title}, the corrupted .* Unpack {title}\.tar"):
-        variants.find_corrupted(name, "main", [data_dir])
+        _variants.find_corrupted(name, "main", [data_dir])
     with pytest.raises(DataMissingError, match="leave `corrupted` out"):
         DataConfig(name="cifar10", corrupted="main").load()
 
@@ -170,7 +170,7 @@ def test_images_of_other_classes_are_refused(folder, cifar10):
 
 def test_damaged_files_are_named(folder, data_dir):
     def found():
-        return variants.find_corrupted("cifar10", "main", [data_dir])
+        return _variants.find_corrupted("cifar10", "main", [data_dir])
 
     np.save(folder / "fog.npy", np.zeros((5 * NUM, 32, 32), np.uint8))
     with pytest.raises(DataError, match=r"fog\.npy must hold uint8 images \(30, 32, 32, 3\)"):

@@ -9,7 +9,7 @@ import torch
 import tuneparts
 from tuneparts.core import schema
 from tuneparts.executors import Place, execute
-from tuneparts.results.figures.hypers import hypers
+from tuneparts.results.figures._hypers import hypers
 from tuneparts.search import load, runs
 from tuneparts.search.code import importable
 from tuneparts.search.events import TrialId

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from tuneparts.core.errors import BusyError, ConfigError, PlacementError, StorageError, WorkerError
-from tuneparts.executors import Place, execute, local, lock
+from tuneparts.executors import Place, _local, execute, lock
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
@@ -275,7 +275,7 @@ def test_storage_that_comes_back_harms_nobody(null_search, null_arm, tmp_path, m
             raise OSError("the store is away")
         write(self, name, content)
 
-    monkeypatch.setattr("tuneparts.executors.driver._PAUSE", 0.0)
+    monkeypatch.setattr("tuneparts.executors._driver._PAUSE", 0.0)
     monkeypatch.setattr(Folder, "write", unreliable)
     search = null_search(null_arm("fixed"))
     found = here(search, tmp_path / "run")
@@ -288,7 +288,7 @@ def test_storage_that_stays_away_fails_the_trial(
     def away(*_: Any, **__: Any) -> None:
         raise OSError("the store is away")
 
-    monkeypatch.setattr("tuneparts.executors.driver._PAUSE", 0.0)
+    monkeypatch.setattr("tuneparts.executors._driver._PAUSE", 0.0)
     monkeypatch.setattr("tuneparts.search.checkpoints.CheckpointStore.put", away)
     ((_, rows, end),) = here(null_search(null_arm("fixed")), tmp_path).values()
     assert (rows, end[0]) == ({}, "failed")
@@ -329,17 +329,17 @@ def test_a_second_driver_is_refused(null_search, null_arm, tmp_path) -> None:
 
 
 def test_the_machine_is_filled_but_not_beyond(null_search, null_arm, monkeypatch) -> None:
-    monkeypatch.setattr(local, "usable_cpus", lambda: 7)
+    monkeypatch.setattr(_local, "usable_cpus", lambda: 7)
     small, wide = null_arm("small"), null_arm("wide", resources=Resources(cpus=2))
-    assert local.room_for(null_search(small)) == 7
-    assert local.room_for(null_search(small, wide)) == 3
+    assert _local.room_for(null_search(small)) == 7
+    assert _local.room_for(null_search(small, wide)) == 3
     with pytest.raises(PlacementError, match="needs tpu 1"):
-        local.room_for(null_search(null_arm("odd", resources=Resources(custom={"tpu": 1}))))
+        _local.room_for(null_search(null_arm("odd", resources=Resources(custom={"tpu": 1}))))
 
 
 def test_it_never_imports_ray() -> None:
     code = (
-        "import sys, tuneparts.executors.local, tuneparts.executors.worker, tuneparts.search.plan\n"
+        "import sys, tuneparts.executors._local, tuneparts.executors.worker, tuneparts.search.plan\n"
         "assert not {'ray', 'mlflow'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env=ENVIRONMENT)
@@ -380,6 +380,6 @@ def test_workers_that_never_start_end_the_search_with_a_sentence(
             self.connection.close()
             return 3
 
-    monkeypatch.setattr(local, "_Worker", Dead)
+    monkeypatch.setattr(_local, "_Worker", Dead)
     with pytest.raises(WorkerError, match="6 times in a row: the process ended with code 3"):
         execute(null_search(null_arm("fixed")), folder=tmp_path, place=Place("local", workers=2))

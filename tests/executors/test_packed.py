@@ -14,7 +14,7 @@ from tests.executors.test_local import facts
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
 from tuneparts.executors import Place, execute, logs
-from tuneparts.executors.packed import PackExecution
+from tuneparts.executors._packed import PackExecution
 from tuneparts.executors.worker import TrialSetting, reports_of
 from tuneparts.hypers.config import FixedConfig
 from tuneparts.methods.baselines.config import PosthocConfig, StandardConfig, ValidationConfig

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuneparts.cli.running import place_of
+from tuneparts.cli._running import place_of
 from tuneparts.core.errors import ConfigError, PlacementError
 from tuneparts.executors.place import (
     GIB,

@@ -7,25 +7,25 @@ import stat
 import pytest
 
 from tuneparts.core.errors import SecurityError
-from tuneparts.executors.ray import private
+from tuneparts.executors.ray import _private
 
 pytestmark = pytest.mark.ray
 
 
 def test_doors_to_other_machines_are_seen_and_refused() -> None:
-    before = private.wide_doors()
+    before = _private.wide_doors()
     with socket.socket() as narrow, socket.socket() as wide:
         narrow.bind(("127.0.0.1", 0))
         narrow.listen()
-        assert private.wide_doors() == before
-        private.refuse_wide(before)
+        assert _private.wide_doors() == before
+        _private.refuse_wide(before)
         wide.bind(("0.0.0.0", 0))
         wide.listen()
-        opened = private.wide_doors() - before
+        opened = _private.wide_doors() - before
         assert [int(door.partition(":")[2], 16) for door in opened] == [wide.getsockname()[1]]
         with pytest.raises(SecurityError, match="loopback only"):
-            private.refuse_wide(before)
-        private.refuse_wide(before | opened)  # it was open before Ray was started
+            _private.refuse_wide(before)
+        _private.refuse_wide(before | opened)  # it was open before Ray was started
 
 
 def test_the_token_is_for_its_user_and_goes_with_its_folder(monkeypatch) -> None:
@@ -36,11 +36,11 @@ def test_the_token_is_for_its_user_and_goes_with_its_folder(monkeypatch) -> None
     # The other tests of this process share a Ray, whose token must not be forgotten.
     readings: list[str | None] = []
     monkeypatch.setattr(
-        private, "_read_again", lambda: readings.append(os.environ.get("RAY_AUTH_TOKEN_PATH"))
+        _private, "_read_again", lambda: readings.append(os.environ.get("RAY_AUTH_TOKEN_PATH"))
     )
     before, tokens = dict(os.environ), set()
     for _ in range(2):
-        with private.surroundings() as folder:
+        with _private.surroundings() as folder:
             token = folder.parent / "token"
             assert stat.S_IMODE(token.stat().st_mode) == 0o600
             assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700

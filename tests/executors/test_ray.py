@@ -14,8 +14,9 @@ from tests.executors.test_local import facts
 from tests.harness.faulty import FaultyConfig
 from tests.harness.scene import Cluster, python_path
 from tuneparts.core.errors import StorageError, WorkerError
-from tuneparts.executors import Place, driver, execute
-from tuneparts.executors.driver import Job
+from tuneparts.executors import Place, execute
+from tuneparts.executors import _driver as driver
+from tuneparts.executors._driver import Job
 from tuneparts.executors.ray import cluster, tasks
 from tuneparts.executors.worker import Report
 from tuneparts.search.algorithms.base import RandomSearch

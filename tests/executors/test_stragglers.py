@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.executors import Place, driver, execute, logs
-from tuneparts.executors.driver import FLOOR, overdue
+from tuneparts.executors import Place, _driver, execute, logs
+from tuneparts.executors._driver import FLOOR, overdue
 from tuneparts.search.algorithms.base import GridSearch
 from tuneparts.search.events import Row, TrialId
 from tuneparts.search.journal import Journal, records
@@ -51,7 +51,7 @@ def test_nothing_is_given_up_while_little_is_known(journal, tmp_path) -> None:
 
 
 def test_a_pool_goes_on_without_it(null_search, null_arm, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(driver, "FLOOR", 2.0)
+    monkeypatch.setattr(_driver, "FLOOR", 2.0)
     space = {"fault": Choice(options=("", "hang"))}
     arm = null_arm("arm", algorithm=GridSearch(), space=space)
     execute(null_search(arm), folder=tmp_path, place=Place("local", workers=2))

@@ -8,13 +8,13 @@ import pytest
 from tuneparts.core import settings
 from tuneparts.core.errors import ConfigError
 from tuneparts.executors import Place, execute
-from tuneparts.executors.watchdog import Usage, limit
+from tuneparts.executors._watchdog import Usage, limit
 from tuneparts.search.journal import records
 
 HANG = """
 import sys, time
 from pathlib import Path
-from tuneparts.executors.watchdog import limit
+from tuneparts.executors._watchdog import limit
 
 with limit(0.2, lambda: Path(sys.argv[1]).touch()):
     time.sleep(60)

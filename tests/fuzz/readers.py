@@ -22,8 +22,8 @@ from tuneparts.core import access, redaction, schema
 from tuneparts.core.access import TokenAuth
 from tuneparts.core.config import parse
 from tuneparts.core.errors import CheckpointError, TunepartsError
-from tuneparts.data import images as image_files
-from tuneparts.data import own, published
+from tuneparts.data import _images as image_files
+from tuneparts.data import _published, own
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import StoredImages
 from tuneparts.methods.pwfn import codefile
@@ -134,8 +134,8 @@ def packed_images(folder: Path) -> Attempt:
     def attempt(rng: random.Random) -> None:
         path.write_bytes(mutated_bytes(rng, rng.choice(goods)))
         for name in arrays:
-            published._packed_length(path, name)
-            published._packed_array(path, name)
+            _published._packed_length(path, name)
+            _published._packed_array(path, name)
 
     return attempt
 
@@ -156,7 +156,7 @@ def mnist_files(folder: Path) -> Attempt:
         name = rng.choice(list(goods))
         (raw / name).write_bytes(mutated_bytes(rng, goods[name]))
         try:
-            source = published.find_idx("MNIST", folder)
+            source = _published.find_idx("MNIST", folder)
             assert source is not None
             source.read(None, None)  # type: ignore[arg-type]
         finally:
@@ -194,7 +194,7 @@ def label_files(folder: Path) -> Attempt:
 
     classes = ["n01", "n02"]
     annotations = b"val_0.JPEG\tn01\t0\t0\t62\t62\nval_1.JPEG\tn02\t0\t0\t62\t62\n"
-    truth = folder / published._GROUND_TRUTH
+    truth = folder / _published._GROUND_TRUTH
     truth.parent.mkdir(parents=True)
     synsets = np.zeros(2, [("ILSVRC2012_ID", object), ("WNID", object)])
     synsets["ILSVRC2012_ID"], synsets["WNID"] = [1, 2], classes
@@ -205,12 +205,12 @@ def label_files(folder: Path) -> Attempt:
     def attempt(rng: random.Random) -> None:
         if rng.random() < 0.7:
             path.write_bytes(mutated_bytes(rng, annotations))
-            published._labels(path, classes)
+            _published._labels(path, classes)
         else:
             wrong = rng.random() < 0.5
             truth.write_bytes(mutated_bytes(rng, b"1\n2\n1\n") if wrong else b"1\n2\n")
             meta.write_bytes(buffer.getvalue() if wrong else mutated_bytes(rng, buffer.getvalue()))
-            published._labels(truth, classes)
+            _published._labels(truth, classes)
 
     return attempt
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from tuneparts.core import schema
 from tuneparts.data.task import NO_DATA
-from tuneparts.executors import Place, execute, local
+from tuneparts.executors import Place, _local, execute
 from tuneparts.executors.worker import TrialSetting
 from tuneparts.methods.objective import ObjectiveConfig
 from tuneparts.results import verifying
@@ -185,7 +185,7 @@ def test_a_cut_changes_no_draw(
     folder.mkdir()
     journal = Journal(folder / "journal.jsonl")
     setting = TrialSetting.of(search, runs.default_storage(folder))
-    list(itertools.islice(local.in_this_process(Plan(search, journal), setting), cut_after))
+    list(itertools.islice(_local.in_this_process(Plan(search, journal), setting), cut_after))
     journal.close()
     assert run(search, folder) == whole
 

@@ -19,13 +19,13 @@ from pydantic import ValidationError
 from rich.console import Console
 
 import tuneparts
-from tuneparts.cli import estimate
+from tuneparts.cli import _estimate
 from tuneparts.core import schema
 from tuneparts.core.config import parse
 from tuneparts.core.errors import CheckpointError, ConfigError, DivergedError
 from tuneparts.core.schema import Direction, Metric
 from tuneparts.data.task import NO_DATA
-from tuneparts.executors import Place, execute, local
+from tuneparts.executors import Place, _local, execute
 from tuneparts.executors.worker import TrialSetting
 from tuneparts.methods.objective import ObjectiveConfig
 from tuneparts.results.running import tracking_card
@@ -289,7 +289,7 @@ def test_a_cut_in_the_middle_gives_the_same_journal(
     folder.mkdir()
     journal = Journal(folder / "journal.jsonl")
     setting = TrialSetting.of(search, runs.default_storage(folder))
-    reports = local.in_this_process(Plan(search, journal), setting)
+    reports = _local.in_this_process(Plan(search, journal), setting)
     assert len(list(itertools.islice(reports, cut_after))) in {cut_after, 16}
     journal.close()
     assert run(search, folder) == whole
@@ -480,7 +480,7 @@ def test_the_report_answers_by_the_objective(tmp_path: Path) -> None:
 def test_the_cost_of_a_search_is_told_before(capsys: pytest.CaptureFixture[str]) -> None:
     space = {"params.x": Uniform(low=-1, high=1)}
     arm = Arm(name="arm", config=objective(), algorithm=RandomSearch(num_trials=5), space=space)
-    estimate.print_plan(search_of(arm), Console())
+    _estimate.print_plan(search_of(arm), Console())
     assert "minutes on one CPU" in capsys.readouterr().out
     assert {-1 < call["x"] < 1 for call in CALLS} == {True}
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from tuneparts.core import seeding
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.ensembles.msdnet import exit_flops
+from tuneparts.methods.ensembles._msdnet import exit_flops
 from tuneparts.models import MsdNet
 from tuneparts.models.msdnet import MultiScaleDense
 from tuneparts.models.sizes import count_parameters, shape_of_one, shapes_of

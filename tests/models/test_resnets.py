@@ -7,8 +7,8 @@ from torch.nn.functional import avg_pool2d, batch_norm, conv2d, pad, relu
 
 from tuneparts.core import _torchvision, seeding
 from tuneparts.models import FixupResNet, MobileNetV2, ResNet18, WideResNet
+from tuneparts.models._resnets import FixupBlock, PreActivationBlock
 from tuneparts.models.layers import SCALARS, Bias, PaddedShortcut, ScalarMultiplier, names_of
-from tuneparts.models.resnets import FixupBlock, PreActivationBlock
 
 
 def build(depth: int, planes: int = 16) -> nn.Sequential:

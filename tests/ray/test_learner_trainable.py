@@ -62,7 +62,7 @@ def finish(worker: Any) -> list[dict[str, Any]]:
 
 
 def test_keys_of_the_param_space_are_fields_of_the_config(trainable) -> None:
-    from tuneparts.ray.learner_trainable import configured
+    from tuneparts.ray._learner_trainable import configured
 
     base = trainable("standard", data=DATA, passes=8, interval=4).base
     assert (base.passes, base.interval) == (8, 4)

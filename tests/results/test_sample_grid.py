@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tuneparts.results import sample_grid
+from tuneparts.results import _sample_grid
 from tuneparts.search import load
 from tuneparts.search.spec import Search
 
@@ -22,14 +22,14 @@ def rows(**hypers: float) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def grids(search: Search, **hypers: float) -> tuple[sample_grid.SampleGrid, ...] | str:
-    return sample_grid.of(search, rows(**hypers), has_run=False)
+def grids(search: Search, **hypers: float) -> tuple[_sample_grid.SampleGrid, ...] | str:
+    return _sample_grid.of(search, rows(**hypers), has_run=False)
 
 
 def test_draws_are_the_augmentation_of_training(search) -> None:
     (grid,) = grids(search, **{"hyper/rotation": math.pi})
     assert grid.arm == "partitioned"
-    assert grid.draws_EDHWC.shape == (sample_grid.NUM_EXAMPLES, sample_grid.NUM_DRAWS, 8, 8, 1)
+    assert grid.draws_EDHWC.shape == (_sample_grid.NUM_EXAMPLES, _sample_grid.NUM_DRAWS, 8, 8, 1)
     assert grid.labels == (0, 1, 2, 3)
     task = search.data.load(grid.seed)
     first = np.asarray(task.train.inputs)[list(task.train.labels).index(2)]
@@ -66,5 +66,5 @@ def test_missing_data_is_said(search) -> None:
 def test_examples_with_real_labels_are_the_first_ones(search) -> None:
     values = search.replaced({"data.target": "values", "metric": "val/mse"})
     (grid,) = grids(values, **{"hyper/rotation": 1.0})
-    expected = values.data.load(grid.seed).train.labels[: sample_grid.NUM_EXAMPLES, 0]
+    expected = values.data.load(grid.seed).train.labels[: _sample_grid.NUM_EXAMPLES, 0]
     assert grid.labels == tuple(f"{label:g}" for label in expected)

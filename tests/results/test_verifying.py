@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tuneparts import executors
-from tuneparts.cli import reading as verb
+from tuneparts.cli import _reading as verb
 from tuneparts.core import settings
 from tuneparts.core.errors import DataMissingError
 from tuneparts.results import verifying

@@ -9,7 +9,7 @@ import pytest
 
 from tests.search.playing import play
 from tuneparts import executors
-from tuneparts.cli import running as verb
+from tuneparts.cli import _running as verb
 from tuneparts.core.errors import ConfigError
 from tuneparts.executors.place import Place
 from tuneparts.results.running import grow

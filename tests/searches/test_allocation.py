@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tuneparts.methods.superweights.allocation import least_weights, make_plan
-from tuneparts.methods.superweights.clusters import depth_bins, layers_of, merge_to_fit
+from tuneparts.methods.superweights._allocation import least_weights, make_plan
+from tuneparts.methods.superweights._clusters import depth_bins, layers_of, merge_to_fit
 from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.search.load import load
 from tuneparts.search.spec import Scale, Search

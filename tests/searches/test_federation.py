@@ -3,7 +3,7 @@
 import pytest
 
 from tuneparts.data.chunks import Chunks
-from tuneparts.methods.federated.client import Schedule
+from tuneparts.methods.federated._client import Schedule
 from tuneparts.search.load import load
 from tuneparts.search.spec import Scale
 

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
+from tuneparts.methods.ensembles._hne import cut
 from tuneparts.methods.ensembles.config import HneConfig, MsdNetConfig
-from tuneparts.methods.ensembles.hne import cut
-from tuneparts.methods.superweights.clusters import depth_bins, layers_of
+from tuneparts.methods.superweights._clusters import depth_bins, layers_of
+from tuneparts.methods.superweights._similarity import members_of
+from tuneparts.methods.superweights._ssn import bank_sizes, readings
 from tuneparts.methods.superweights.config import SsnConfig
-from tuneparts.methods.superweights.similarity import members_of
-from tuneparts.methods.superweights.ssn import bank_sizes, readings
 from tuneparts.models import MsdNet
 from tuneparts.search.load import load
 from tuneparts.search.spec import Scale

@@ -238,7 +238,7 @@ def test_a_line_that_is_no_event_is_a_problem_and_the_rest_is_sent(toy, other: s
 
 def test_long_journals_are_read_in_pieces(toy, other: str, monkeypatch) -> None:
     toy.track(toy.events).close()
-    monkeypatch.setattr("tuneparts.tracking.replay._CHUNK", 150)
+    monkeypatch.setattr("tuneparts.tracking._replay._CHUNK", 150)
     progress: list[int] = []
     assert toy.sync(other, on_progress=progress.append).points == 6
     assert progress == sorted(progress)

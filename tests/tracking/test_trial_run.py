@@ -3,7 +3,7 @@ import math
 from tuneparts.core.schema import lookup
 from tuneparts.search.events import Event, Row, TrialEnded, TrialId, TrialRetried, TrialVoided
 from tuneparts.search.state import RunState
-from tuneparts.tracking.trial_run import ParentRun
+from tuneparts.tracking._trial_run import ParentRun
 
 
 def trial(arm: str, seed: int, index: int, score: float, outcome: str = "finished") -> list[Event]:

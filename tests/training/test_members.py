@@ -8,8 +8,8 @@ from tuneparts.data.config import DataConfig
 from tuneparts.data.target import Values
 from tuneparts.data.task import Examples, Task
 from tuneparts.methods import catalog
+from tuneparts.methods.ensembles._deep import DeepEnsembleLearner
 from tuneparts.methods.ensembles.config import DeepEnsembleConfig
-from tuneparts.methods.ensembles.deep import DeepEnsembleLearner
 from tuneparts.training.config import MembersConfig
 from tuneparts.training.learner import Context
 

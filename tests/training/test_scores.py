@@ -9,9 +9,9 @@ import torch
 
 from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError
+from tuneparts.data._variants import SEVERITIES, CorruptedTest
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
-from tuneparts.data.variants import SEVERITIES, CorruptedTest
 from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.ensembles.config import DeepEnsembleConfig
 from tuneparts.search import data_record

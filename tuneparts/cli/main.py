@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from tuneparts import __version__
-from tuneparts.cli import cluster, doctor, listing, reading, running, serving, training
-from tuneparts.cli.options import words
+from tuneparts.cli import _cluster, _doctor, _listing, _reading, _running, _training, serving
+from tuneparts.cli._options import words
 from tuneparts.core.errors import TunepartsError, printable
 from tuneparts.core.redaction import redact
 
@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for group in (running, reading, training, listing, doctor, serving, cluster):
+for group in (_running, _reading, _training, _listing, _doctor, serving, _cluster):
     app.add_typer(group.app)
 
 

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 import tuneparts
-from tuneparts.cli import options
+from tuneparts.cli import _options
 from tuneparts.core import access, settings
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.redaction import redact
@@ -46,7 +46,7 @@ def ui(
     without_authentication: Annotated[
         bool, typer.Option("--without-authentication", help="Let everybody in.")
     ] = False,
-    open_page: options.Open = False,
+    open_page: _options.Open = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log every request.")] = False,
 ) -> None:
     """Serve the MLflow UI on the store: on this machine, or wider with a login."""
@@ -74,7 +74,7 @@ def ui(
 @app.command()
 def dashboard(
     port: Annotated[int, typer.Option(help="Port on this machine.")] = 8501,
-    open_page: options.Open = False,
+    open_page: _options.Open = False,
 ) -> None:
     """Watch searches run and compare them in a browser, on this machine only."""
     if importlib.util.find_spec("streamlit") is None:

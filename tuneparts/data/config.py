@@ -12,11 +12,11 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 from tuneparts.core import schema
 from tuneparts.core.config import Config
 from tuneparts.core.errors import ConfigError, DataError
-from tuneparts.data import chunks, images, own, sets, variants
+from tuneparts.data import _images, _variants, chunks, own, sets
+from tuneparts.data._variants import Part
 from tuneparts.data.sets import InputSelection
 from tuneparts.data.target import Classes, ImportPath, Target, from_anything
 from tuneparts.data.task import Examples, StoredImages, Task, channel_statistics
-from tuneparts.data.variants import Part
 
 
 class DataConfig(Config):
@@ -59,7 +59,7 @@ class DataConfig(Config):
     """Side that images of a folder are scaled to when they are decoded."""
     input_selection: InputSelection | None = None
     """How the set `input_selection` is generated; None for its defaults."""
-    corrupted: variants.Kinds | None = None
+    corrupted: _variants.Kinds | None = None
     """Score the published corruptions of the test images too (CIFAR-10-C, CIFAR-100-C), as means
     over kinds and severities: the fifteen kinds of published means (`main`), or all nineteen."""
 
@@ -76,8 +76,8 @@ class DataConfig(Config):
             raise ValueError(f"`rotated` and `pool` need images, but `{self.name}` has vectors.")
         if self.image_size is not None and not data_set.is_resizable:
             raise ValueError(f"`{self.name}` has images of one size; use `pool`, not `image_size`.")
-        if self.corrupted is not None and (self.name not in variants.CORRUPTED or self.rotated):
-            upright = " and ".join(variants.CORRUPTED)
+        if self.corrupted is not None and (self.name not in _variants.CORRUPTED or self.rotated):
+            upright = " and ".join(_variants.CORRUPTED)
             raise ValueError(f"only upright {upright} are published corrupted; leave it out.")
         if self.corrupted is not None and not isinstance(self.target, Classes):
             raise ValueError("`corrupted` images have classes as labels; leave `target` out.")
@@ -158,11 +158,11 @@ class DataConfig(Config):
             corrupted=self._corrupted(seed, parts.num_classes),
         )
 
-    def _corrupted(self, seed: int, num_classes: int) -> variants.CorruptedTest | None:
+    def _corrupted(self, seed: int, num_classes: int) -> _variants.CorruptedTest | None:
         """Corrupted versions of the same test images, or of as many where the order differs."""
         if self.corrupted is None:
             return None
-        whole = variants.find_corrupted(self.name, self.corrupted, self.roots)
+        whole = _variants.find_corrupted(self.name, self.corrupted, self.roots)
         if whole.labels.max(initial=0) >= num_classes:
             raise DataError(
                 f"{whole.folder} has labels up to {whole.labels.max()}, but `{self.name}` only "
@@ -184,13 +184,13 @@ class DataConfig(Config):
             )
         if (
             isinstance(chosen.inputs, StoredImages)
-            and chosen.inputs.nbytes > images.IN_MEMORY_BYTES
+            and chosen.inputs.nbytes > _images.IN_MEMORY_BYTES
         ):
             raise ConfigError(
                 f"{len(chosen)} images of `{self.name}` take {chosen.inputs.nbytes >> 20} MiB, but "
                 "rotated and pooled ones are held in memory. Lower `num_train`, `num_test` or "
                 "`image_size`."
             )
-        degrees = variants.angles(len(official), part, draw)[indices] if self.rotated else None
-        turned = variants.resample(np.asarray(chosen.inputs), degrees_N=degrees, pool=self.pool)
+        degrees = _variants.angles(len(official), part, draw)[indices] if self.rotated else None
+        turned = _variants.resample(np.asarray(chosen.inputs), degrees_N=degrees, pool=self.pool)
         return Examples(turned, chosen.labels, degrees)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tuneparts.core import import_path
 from tuneparts.core.errors import ConfigError, DataError
-from tuneparts.data.images import class_names, list_images
+from tuneparts.data._images import class_names, list_images
 from tuneparts.data.target import Classes, Target, checked, from_anything
 from tuneparts.data.task import Examples, Parts, StoredImages, Task
 

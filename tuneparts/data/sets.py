@@ -24,9 +24,9 @@ from tuneparts.core import _torchvision, seeding, settings
 from tuneparts.core.config import Config
 from tuneparts.core.errors import DataError, DataMissingError, UnknownNameError
 from tuneparts.core.registry import Registry
-from tuneparts.data import own, published
+from tuneparts.data import _published, own
+from tuneparts.data._images import find_folder
 from tuneparts.data.chunks import stratified_order
-from tuneparts.data.images import find_folder
 from tuneparts.data.task import DataSource, Examples, Parts
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ MNIST, FASHION_MNIST = (
         name,
         kind,
         f"{kind}/raw/train-images-idx3-ubyte and its three siblings",
-        partial(published.find_idx, kind),
+        partial(_published.find_idx, kind),
     )
     for name, kind in (("mnist", "MNIST"), ("fashion_mnist", "FashionMNIST"))
 )
@@ -220,18 +220,18 @@ CIFAR10 = _downloaded(
     "cifar10",
     "CIFAR10",
     "cifar-10-batches-py/, cifar10/{train,test}/<class>/ or cifar10_jpeg_{train,test}.npz",
-    partial(published.find_cifar, "CIFAR10"),
+    partial(_published.find_cifar, "CIFAR10"),
     lambda root: find_folder(root / "cifar10", title="cifar10", image_size=32),
-    partial(published.find_packed, name="cifar10", image_size=32),
+    partial(_published.find_packed, name="cifar10", image_size=32),
 )
 CIFAR100 = _downloaded(
-    "cifar100", "CIFAR100", "cifar-100-python/", partial(published.find_cifar, "CIFAR100")
+    "cifar100", "CIFAR100", "cifar-100-python/", partial(_published.find_cifar, "CIFAR100")
 )
 TINYIMAGENET = _photographs(
     "tinyimagenet",
     "Unpack tiny-imagenet-200.zip (cs231n.stanford.edu) in the folder TUNEPARTS_DATA.",
     partial(
-        published.find_photographs,
+        _published.find_photographs,
         ("tiny-imagenet-200", "tinyimagenet"),
         (100_000, 10_000, (3, 64, 64), 200),
         title="tinyimagenet",
@@ -243,7 +243,7 @@ IMAGENET = _photographs(
     "Get ILSVRC 2012 from image-net.org and unpack it as imagenet/train/<wnid>/ and "
     "imagenet/val/ in the folder TUNEPARTS_DATA.",
     partial(
-        published.find_photographs,
+        _published.find_photographs,
         ("imagenet", "ILSVRC2012"),
         (1_281_167, 50_000, (3, 224, 224), 1000),
         title="imagenet",

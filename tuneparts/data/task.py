@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tuneparts.core.errors import DataError
+from tuneparts.data._variants import CorruptedTest
 from tuneparts.data.target import Classes, Target
-from tuneparts.data.variants import CorruptedTest
 
 if TYPE_CHECKING:
+    from tuneparts.data._images import EncodedImages
     from tuneparts.data.config import DataConfig
-    from tuneparts.data.images import EncodedImages
 
 
 class StoredImages:

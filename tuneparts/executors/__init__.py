@@ -72,9 +72,9 @@ def execute(
             if plan.done:
                 pass
             elif place.executor == "local":
-                from tuneparts.executors import local
+                from tuneparts.executors import _local
 
-                local.run(plan, storage, place, code)
+                _local.run(plan, storage, place, code)
             else:
                 from tuneparts.executors import ray
 

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from tuneparts.core.errors import ConfigError, PlacementError
 from tuneparts.core.provenance import usable_cpus
-from tuneparts.executors.watchdog import IN_WORKER
+from tuneparts.executors._watchdog import IN_WORKER
 from tuneparts.search.algorithms.sampler import Sampled
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.spec import Search

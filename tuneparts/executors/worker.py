@@ -30,8 +30,8 @@ from tuneparts.core.errors import (
 from tuneparts.core.redaction import redact
 from tuneparts.core.seeding import derive
 from tuneparts.data.task import Task
+from tuneparts.executors._watchdog import Usage, cuda_in_use, limit
 from tuneparts.executors.logs import TrialLog
-from tuneparts.executors.watchdog import Usage, cuda_in_use, limit
 from tuneparts.search import data_record
 from tuneparts.search.arm import DATA_KEY, method_config, variant_name
 from tuneparts.search.check import check_data
@@ -150,7 +150,7 @@ def reports_of(group: Group, setting: TrialSetting, **options: Any) -> Iterator[
             reports = [one.step()]
             yield reports
         return
-    from tuneparts.executors.packed import PackExecution  # needs torch
+    from tuneparts.executors._packed import PackExecution  # needs torch
 
     pack = PackExecution(group, setting, **options)
     while not reports or not all(report.done for report in reports):

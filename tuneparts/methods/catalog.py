@@ -43,8 +43,8 @@ METHODS = Registry(
 TABLES = Registry(
     "table",
     {
-        "communication/total": "tuneparts.methods.tables:COMMUNICATION",
-        "superweights/trained": "tuneparts.methods.tables:SHARING",
+        "communication/total": "tuneparts.methods._tables:COMMUNICATION",
+        "superweights/trained": "tuneparts.methods._tables:SHARING",
     },
     group="tuneparts.tables",
 )

@@ -113,7 +113,7 @@ class DigitsCnn(NetConfig):
 class FixupResNet(NetConfig):
     """FixUp ResNet of depth 8, 14, 20, ..."""
 
-    builder = "tuneparts.models.resnets:_fixup_resnet"
+    builder = "tuneparts.models._resnets:_fixup_resnet"
     name: Literal["fixup_resnet"] = "fixup_resnet"
     depth: Annotated[int, AfterValidator(partial(_check_depth, rest=2))] = 8
     """Layers with weights: 6n + 2 for n blocks a stage."""
@@ -124,7 +124,7 @@ class FixupResNet(NetConfig):
 class WideResNet(NetConfig):
     """Wide ResNet with BatchNorm; WRN-16-1 by default."""
 
-    builder = "tuneparts.models.resnets:_wide_resnet"
+    builder = "tuneparts.models._resnets:_wide_resnet"
     name: Literal["wide_resnet"] = "wide_resnet"
     depth: Annotated[int, AfterValidator(partial(_check_depth, rest=4))] = 16
     """N: layers with weights, 6n + 4 for n blocks a stage."""
@@ -137,7 +137,7 @@ class WideResNet(NetConfig):
 class ResNet50Gn(NetConfig):
     """Pre-activation ResNet with two groups in each norm and identity skips."""
 
-    builder = "tuneparts.models.resnets:_resnet50_gn"
+    builder = "tuneparts.models._resnets:_resnet50_gn"
     name: Literal["resnet50_gn"] = "resnet50_gn"
     num_per_stage: PositiveInt = 8
     """Blocks in each of the three stages; n give 6n + 2 layers."""
@@ -148,7 +148,7 @@ class ResNet50Gn(NetConfig):
 class ResNet9(NetConfig):
     """Eight convolutions, two residual blocks, and a linear layer without bias."""
 
-    builder = "tuneparts.models.resnets:_resnet9"
+    builder = "tuneparts.models._resnets:_resnet9"
     least_side = 8
     name: Literal["resnet9"] = "resnet9"
     width: PositiveInt = 64
@@ -166,7 +166,7 @@ class ResNet9(NetConfig):
 class ResNet18(NetConfig):
     """Four stages of two basic blocks."""
 
-    builder = "tuneparts.models.resnets:_resnet18"
+    builder = "tuneparts.models._resnets:_resnet18"
     name: Literal["resnet18"] = "resnet18"
     width: PositiveInt = 64
     """Channels of the first stage; each further stage has twice as many."""
@@ -177,7 +177,7 @@ class ResNet18(NetConfig):
 class MobileNetV2(NetConfig):
     """MobileNetV2 with a dropout slot before its classifier."""
 
-    builder = "tuneparts.models.resnets:_mobilenet_v2"
+    builder = "tuneparts.models._resnets:_mobilenet_v2"
     name: Literal["mobilenet_v2"] = "mobilenet_v2"
     width: PositiveFloat = 1.0
     """Multiple of all channel counts, rounded to multiples of eight."""
@@ -186,7 +186,7 @@ class MobileNetV2(NetConfig):
 class Imagenet(NetConfig):
     """A net as torchvision builds it, with weights at their initialisation."""
 
-    builder = "tuneparts.models.resnets:_imagenet"
+    builder = "tuneparts.models._resnets:_imagenet"
     least_side = 32
     name: Literal[
         "imagenet_resnet18",

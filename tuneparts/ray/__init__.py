@@ -4,7 +4,7 @@
 scheduler and searcher. `MLflowObserver` is a callback that logs any Tune experiment to MLflow.
 """
 
-from tuneparts.ray.learner_trainable import trainable
-from tuneparts.ray.mlflow_observer import MLflowObserver
+from tuneparts.ray._learner_trainable import trainable
+from tuneparts.ray._mlflow_observer import MLflowObserver
 
 __all__ = ["MLflowObserver", "trainable"]

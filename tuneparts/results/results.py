@@ -9,7 +9,7 @@ import pandas as pd
 
 from tuneparts.core import atomic, settings
 from tuneparts.core.errors import ConfigError, DataMissingError, UnknownNameError
-from tuneparts.results import rendering, sample_grid
+from tuneparts.results import _sample_grid, rendering
 from tuneparts.results.compare import Comparison
 from tuneparts.results.run_data import ArtifactReader, RunData
 from tuneparts.search import frames, runs
@@ -122,10 +122,10 @@ class Results(RunData):
         return ArtifactStore(Folder(self.run.storage)).find
 
     @cached_property
-    def sample_grids(self) -> tuple[sample_grid.SampleGrid, ...] | str:
+    def sample_grids(self) -> tuple[_sample_grid.SampleGrid, ...] | str:
         if "samples" not in self.metadata.figures:
             return ()
-        return sample_grid.of(self.search, self.selected, has_run=self._has_run)
+        return _sample_grid.of(self.search, self.selected, has_run=self._has_run)
 
     def compare(
         self,

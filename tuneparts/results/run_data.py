@@ -17,9 +17,9 @@ import pandas as pd
 from tuneparts.core import atomic, schema
 from tuneparts.core.errors import ConfigError, DataMissingError
 from tuneparts.results import answer, compare, rendering, tables
+from tuneparts.results._sample_grid import SampleGrid
 from tuneparts.results.compare import Comparison, Decision, Verdict
 from tuneparts.results.rendering import Table
-from tuneparts.results.sample_grid import SampleGrid
 from tuneparts.results.select import by_seed, column, members, select, summarise
 from tuneparts.results.statistics import Worth, estimate, worth
 from tuneparts.search.card import ArmCard, RunCard

@@ -20,7 +20,7 @@ from tuneparts.executors import logs
 from tuneparts.executors.place import Executor, Place, bundles, fitted
 from tuneparts.results.compare import Decision
 from tuneparts.results.figures import gallery
-from tuneparts.results.figures.style import arm_styles
+from tuneparts.results.figures._style import arm_styles
 from tuneparts.results.progress import LiveView
 from tuneparts.results.results import Results
 from tuneparts.search import code, data_record, runs

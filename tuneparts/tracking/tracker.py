@@ -16,9 +16,9 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.core.redaction import redact
 from tuneparts.search.events import Event, TrialId, TrialRunning, TrialStarted
 from tuneparts.tracking import store
+from tuneparts.tracking._replay import Replay
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.record import Status
-from tuneparts.tracking.replay import Replay
 
 _LONGEST_DELAY = 15.0
 """Most seconds between two attempts."""

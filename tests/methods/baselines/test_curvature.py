@@ -12,7 +12,7 @@ from tuneparts import models
 from tuneparts.core import _torchvision, seeding
 from tuneparts.core.errors import ConfigError, DivergedError
 from tuneparts.hypers import HypersConfig
-from tuneparts.methods.baselines.curvature import (
+from tuneparts.methods.baselines._curvature import (
     averaged,
     check_factors,
     decomposed,

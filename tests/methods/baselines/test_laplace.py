@@ -9,8 +9,8 @@ import torch
 from tuneparts import models
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
+from tuneparts.methods.baselines._curvature import decomposed, diagonal_ggn, kronecker_ggn
 from tuneparts.methods.baselines.config import LaplaceConfig, StandardConfig
-from tuneparts.methods.baselines.curvature import decomposed, diagonal_ggn, kronecker_ggn
 from tuneparts.training import checkpoint
 
 GGN = {"diagonal": diagonal_ggn, "kronecker": kronecker_ggn}

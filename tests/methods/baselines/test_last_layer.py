@@ -9,8 +9,7 @@ from torch import nn
 
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.baselines.config import LastLayerConfig
-from tuneparts.methods.baselines.last_layer import (
+from tuneparts.methods.baselines._last_layer import (
     InducedFeatures,
     Posterior,
     bound,
@@ -18,6 +17,7 @@ from tuneparts.methods.baselines.last_layer import (
     median_distance,
     rbf,
 )
+from tuneparts.methods.baselines.config import LastLayerConfig
 
 NOISE = 0.05
 

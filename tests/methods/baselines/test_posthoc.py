@@ -9,8 +9,8 @@ from tuneparts import models
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
+from tuneparts.methods.baselines._curvature import diagonal_ggn, log_evidence
 from tuneparts.methods.baselines.config import PosthocConfig, StandardConfig
-from tuneparts.methods.baselines.curvature import diagonal_ggn, log_evidence
 from tuneparts.training.learner import Context
 
 DECAY = 3e-3

@@ -10,8 +10,8 @@ from torch import Tensor
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.hypers.kinds import LabelSmoothing, WeightDecay
+from tuneparts.methods.baselines._validation import ValidationLearner
 from tuneparts.methods.baselines.config import LINKED_PASSES, ValidationConfig
-from tuneparts.methods.baselines.validation import ValidationLearner
 from tuneparts.training import checkpoint
 
 SMOOTHED = {"smoothing": LabelSmoothing(rate=0.2), "decay": WeightDecay(strength=0.05)}

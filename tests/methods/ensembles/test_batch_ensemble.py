@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from tuneparts.data.task import Task
-from tuneparts.methods.ensembles.batch_ensemble import BatchEnsemble, RankOne
+from tuneparts.methods.ensembles._batch_ensemble import BatchEnsemble, RankOne
 from tuneparts.methods.ensembles.config import BatchEnsembleConfig
 from tuneparts.models import DigitsCnn, WideResNet
 

@@ -8,8 +8,8 @@ from torch import nn
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.ensembles._deep import narrowed, thinned
 from tuneparts.methods.ensembles.config import DeepEnsembleConfig
-from tuneparts.methods.ensembles.deep import narrowed, thinned
 from tuneparts.models import DigitsCnn, Mlp, MnistCnn, MobileNetV2, NetConfig, WideResNet
 from tuneparts.models.sizes import count_parameters
 

@@ -9,8 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.task import Task
+from tuneparts.methods.ensembles._hne import Tree, cut
 from tuneparts.methods.ensembles.config import HneConfig
-from tuneparts.methods.ensembles.hne import Tree, cut
 from tuneparts.models import Mlp, MsdNet, WideResNet
 from tuneparts.models.sizes import count_flops, count_parameters
 

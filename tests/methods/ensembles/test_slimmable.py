@@ -10,9 +10,9 @@ from torch.nn import functional as F
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.task import Task
+from tuneparts.methods.ensembles._deep import narrowed
+from tuneparts.methods.ensembles._slimmable import Slimmable
 from tuneparts.methods.ensembles.config import SlimmableConfig, UniversallySlimmableConfig
-from tuneparts.methods.ensembles.deep import narrowed
-from tuneparts.methods.ensembles.slimmable import Slimmable
 from tuneparts.models import DigitsCnn, MobileNetV2, NetConfig, WideResNet
 from tuneparts.models.sizes import count_parameters
 

@@ -11,7 +11,7 @@ from tuneparts.core.config import parse
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
 from tuneparts.methods import catalog
-from tuneparts.methods.federated.exchange import Broadcast
+from tuneparts.methods.federated._exchange import Broadcast
 from tuneparts.methods.federated.learner import FederatedLearner
 from tuneparts.training.learner import Context
 

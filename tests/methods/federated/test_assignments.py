@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuneparts.methods.federated.client import Assignment, Schedule, sampled
+from tuneparts.methods.federated._client import Assignment, Schedule, sampled
 
 
 def schedule(**changes) -> Schedule:

@@ -12,7 +12,7 @@ from tests.methods.federated.conftest import broadcast_of, same
 from tuneparts import models
 from tuneparts.core import seeding
 from tuneparts.core.errors import DivergedError
-from tuneparts.methods.federated.client import Assignment
+from tuneparts.methods.federated._client import Assignment
 
 NETS = {
     "mnist_cnn": {"net": models.MnistCnn(channels=(4, 6), hidden=(12, 10))},

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
+from tuneparts.data._variants import angles
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Examples
-from tuneparts.data.variants import angles
 from tuneparts.methods.federated.config import ClientsConfig, split
 
 

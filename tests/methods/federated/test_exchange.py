@@ -5,8 +5,14 @@ import torch
 
 from tests.methods.federated.conftest import broadcast_of
 from tuneparts import models
-from tuneparts.methods.federated.exchange import Broadcast, Traffic, Update, num_bytes, weight_bytes
-from tuneparts.methods.partitioned.assign import Role
+from tuneparts.methods.federated._exchange import (
+    Broadcast,
+    Traffic,
+    Update,
+    num_bytes,
+    weight_bytes,
+)
+from tuneparts.methods.partitioned._assign import Role
 from tuneparts.models.sizes import count_parameters
 
 WIDE = models.MnistCnn(channels=(16, 32), hidden=(64, 32))

@@ -9,7 +9,7 @@ import torch
 
 from tests.methods.federated.conftest import broadcast_of, rows_of, same
 from tuneparts.core.errors import RoundError
-from tuneparts.methods.federated.exchange import Dropped, Update
+from tuneparts.methods.federated._exchange import Dropped, Update
 from tuneparts.methods.federated.learner import START_SECONDS
 
 TASKS = {"clients_per_task": 2, "num_tasks": 2}

@@ -6,8 +6,8 @@ import torch
 from tests.methods.federated.conftest import same
 from tuneparts import models
 from tuneparts.core import seeding
+from tuneparts.methods.federated._exchange import Server, Update, mean_over
 from tuneparts.methods.federated.config import ServerConfig
-from tuneparts.methods.federated.exchange import Server, Update, mean_over
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 
 KINDS = {

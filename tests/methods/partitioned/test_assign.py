@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.partitioned.assign import nested_labels, order_of, random_labels
+from tuneparts.methods.partitioned._assign import nested_labels, order_of, random_labels
 from tuneparts.methods.partitioned.config import MAX_PARTITIONS, checked_proportions
 
 

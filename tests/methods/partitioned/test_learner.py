@@ -17,7 +17,7 @@ from tuneparts.data.batches import Batches
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Examples
 from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.methods.partitioned.assign import Role
+from tuneparts.methods.partitioned._assign import Role
 from tuneparts.methods.partitioned.steps import Evidence
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.partitioned import fit
+from tuneparts.methods.partitioned._isolation import check_mixable
 from tuneparts.methods.partitioned.fitted import Form
-from tuneparts.methods.partitioned.isolation import check_mixable
 from tuneparts.methods.partitioned.mixed import MixedBatch
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.models.layers import Bias, ScalarMultiplier

@@ -9,7 +9,7 @@ from torch import nn
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.partitioned.assign import Role
+from tuneparts.methods.partitioned._assign import Role
 from tuneparts.methods.partitioned.mixed import MixedBatch
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.models.layers import Bias, ScalarMultiplier

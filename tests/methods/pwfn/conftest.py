@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from tuneparts.methods.pwfn import sigma
-from tuneparts.methods.pwfn.gaussian import Gaussians, cover
+from tuneparts.methods.pwfn import _sigma
+from tuneparts.methods.pwfn._gaussian import Gaussians, cover
 
 
 @pytest.fixture
@@ -31,5 +31,5 @@ def x_BCHW() -> torch.Tensor:
 def gaussians(net: nn.Sequential) -> Gaussians:
     """Over all layers of `net` but its norm, with small deviations."""
     made = Gaussians(net, cover(net)[0])
-    sigma.initialise(made, 0.02)
+    _sigma.initialise(made, 0.02)
     return made

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from tuneparts.methods.pwfn.threshold import SIGMA_FLOOR
+from tuneparts.methods.pwfn._threshold import SIGMA_FLOOR
 
 Floats = npt.NDArray[np.float64]
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.methods.pwfn.literal import literal_candidates
-from tuneparts.methods.pwfn.centres import grid_integers, kmeans, rounding_grid
+from tuneparts.methods.pwfn._centres import grid_integers, kmeans, rounding_grid
 
 LARGEST = st.one_of(
     st.floats(0, 4, allow_subnormal=False), st.integers(-9, 2).map(lambda power: 2.0**power)

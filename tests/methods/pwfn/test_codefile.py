@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from tuneparts.core import _torchvision
 from tuneparts.core.errors import CheckpointError, ConfigError, DataMissingError
 from tuneparts.methods.pwfn import codefile
+from tuneparts.methods.pwfn._gaussian import cover
 from tuneparts.methods.pwfn.codefile import load, measure, torchvision_net
-from tuneparts.methods.pwfn.gaussian import cover
 from tuneparts.training import checkpoint
 
 

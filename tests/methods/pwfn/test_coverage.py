@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tuneparts.methods.pwfn.gaussian import Gaussians, Lent, cover
+from tuneparts.methods.pwfn._gaussian import Gaussians, Lent, cover
 from tuneparts.models import NETS
 
 CASES = {

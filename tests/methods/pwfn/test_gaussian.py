@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tuneparts.methods.pwfn import sigma
-from tuneparts.methods.pwfn.gaussian import FLOOR, Gaussians, Lent
+from tuneparts.methods.pwfn import _sigma
+from tuneparts.methods.pwfn._gaussian import FLOOR, Gaussians, Lent
 
 OPTIMISERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.1),
@@ -136,7 +136,7 @@ def test_free_deviations_stay_at_the_floor_or_above(gaussians: Gaussians) -> Non
 def test_frozen_weights_stay_frozen(net: nn.Sequential, x_BCHW: Tensor) -> None:
     net[6].weight.requires_grad_(False)
     gaussians = Gaussians(net, ["6.weight", "6.bias"])
-    sigma.initialise(gaussians, 0.1)
+    _sigma.initialise(gaussians, 0.1)
     before, start = gaussians.means(), gaussians.sigma.detach().clone()
     optimiser = OPTIMISERS["sgd"]([*net.parameters(), gaussians.sigma])
     backward(net, gaussians, x_BCHW)

@@ -15,8 +15,8 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.data.task import Examples, Task
 from tuneparts.methods.baselines.config import StandardConfig
 from tuneparts.methods.pwfn import codefile
+from tuneparts.methods.pwfn._learner import PwfnLearner
 from tuneparts.methods.pwfn.config import PwfnConfig
-from tuneparts.methods.pwfn.learner import PwfnLearner
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 

@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tests.methods.pwfn.literal import literal_wfn
-from tuneparts.methods.pwfn import running_mean
-from tuneparts.methods.pwfn.centres import rounding_grid
+from tuneparts.methods.pwfn import _running_mean
+from tuneparts.methods.pwfn._centres import rounding_grid
+from tuneparts.methods.pwfn._gaussian import Gaussians
+from tuneparts.methods.pwfn._quantisers import channels_of, fix, pull, quota, rounded
+from tuneparts.methods.pwfn._running_mean import attraction
+from tuneparts.methods.pwfn._threshold import Clustering
 from tuneparts.methods.pwfn.config import (
     FRACTIONS,
     Clusters,
@@ -22,10 +26,6 @@ from tuneparts.methods.pwfn.config import (
     Uniform,
     Wfn,
 )
-from tuneparts.methods.pwfn.gaussian import Gaussians
-from tuneparts.methods.pwfn.quantisers import channels_of, fix, pull, quota, rounded
-from tuneparts.methods.pwfn.running_mean import attraction
-from tuneparts.methods.pwfn.threshold import Clustering
 
 ALL: list[Quantiser] = [
     Clusters(),
@@ -254,7 +254,7 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     centres = torch.tensor(CENTRES, dtype=torch.float64)
     whole = attraction(some_weights(), centres, temperature=0.05, zero_below=2.0**-7)
-    monkeypatch.setattr(running_mean, "BLOCK", 3 * len(CENTRES))
+    monkeypatch.setattr(_running_mean, "BLOCK", 3 * len(CENTRES))
     in_blocks = attraction(some_weights(), centres, temperature=0.05, zero_below=2.0**-7)
     torch.testing.assert_close(in_blocks[0], whole[0])
     assert torch.equal(in_blocks[1], whole[1])

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.methods.pwfn.literal import literal_candidates, literal_prefix
-from tuneparts.methods.pwfn.centres import nearest
-from tuneparts.methods.pwfn.running_mean import cluster, prefix
+from tuneparts.methods.pwfn._centres import nearest
+from tuneparts.methods.pwfn._running_mean import cluster, prefix
 
 
 def centres(order: int, largest: float) -> Tensor:

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from tuneparts.methods.pwfn import sigma
+from tuneparts.methods.pwfn import _sigma
+from tuneparts.methods.pwfn._gaussian import FLOOR, Gaussians, Lent
+from tuneparts.methods.pwfn._sigma import controlled, initialise, snapshot
 from tuneparts.methods.pwfn.config import PwfnConfig
-from tuneparts.methods.pwfn.gaussian import FLOOR, Gaussians, Lent
-from tuneparts.methods.pwfn.sigma import controlled, initialise, snapshot
 
 CEILING = 0.05
 FLOATS = st.floats(-4, 4, width=32, allow_subnormal=False)
@@ -28,20 +28,20 @@ def generic(num: int = 4001) -> Tensor:
 
 
 @pytest.mark.parametrize("form", ["product", "upper"])
-def test_against_the_printed_formula(form: sigma.StartForm) -> None:
+def test_against_the_printed_formula(form: _sigma.StartForm) -> None:
     mu = generic().double()
     product = np.array([literal_product(value) for value in mu.tolist()])
     upper = np.array([(2.0 ** math.ceil(math.log2(abs(v))) - abs(v)) / abs(v) for v in mu.tolist()])
     quartile = np.quantile(product if form == "product" else upper, 0.75)
     expected = np.clip(0.0025 * product / quartile, FLOOR, CEILING)
-    np.testing.assert_allclose(sigma.initial(mu, form).numpy(), expected, rtol=1e-12)
+    np.testing.assert_allclose(_sigma.initial(mu, form).numpy(), expected, rtol=1e-12)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.lists(st.one_of(FLOATS, st.just(0.0), st.sampled_from([0.5, -2.0])), min_size=1))
 def test_always_finite_and_bounded(values: list[float]) -> None:
     for form in ("product", "upper"):
-        result = sigma.initial(torch.tensor(values), form)  # type: ignore[arg-type]
+        result = _sigma.initial(torch.tensor(values), form)  # type: ignore[arg-type]
         assert torch.isfinite(result).all()
         assert (result >= FLOOR).all()
         assert (result <= CEILING).all()
@@ -50,7 +50,7 @@ def test_always_finite_and_bounded(values: list[float]) -> None:
 
 def test_more_elements_than_torch_takes_quantiles_of() -> None:
     values = torch.tensor([1.25, 1.5, 1.75, 2.0]).repeat_interleave(2**22 + 1)
-    assert sigma._third_quartile(values) == 1.8125
+    assert _sigma._third_quartile(values) == 1.8125
 
 
 CUTOFF = 0.05
@@ -59,7 +59,7 @@ CUTOFF = 0.05
 @pytest.fixture
 def pulled(net: nn.Sequential, gaussians: Gaussians, x_BCHW: Tensor) -> tuple[Gaussians, Tensor]:
     """Gaussians with the gradients of a draw, and the draw; one row above S, one fixed."""
-    sigma.initialise(gaussians)
+    _sigma.initialise(gaussians)
     with torch.no_grad():
         gaussians.parts(gaussians.sigma)["6.weight"][0] = 0.06
     gaussians.parts(gaussians.fixed)["6.weight"][1] = True
@@ -69,7 +69,7 @@ def pulled(net: nn.Sequential, gaussians: Gaussians, x_BCHW: Tensor) -> tuple[Ga
     return gaussians, draw.eps_N
 
 
-def penalty(gaussians: Gaussians, sigma_N: Tensor, eps_N: Tensor, form: sigma.PullForm) -> Tensor:
+def penalty(gaussians: Gaussians, sigma_N: Tensor, eps_N: Tensor, form: _sigma.PullForm) -> Tensor:
     """The regulariser as a term of the loss, as it is printed; draws are constants in it."""
     total = torch.zeros(())
     parts, eps, fixed = (gaussians.parts(v) for v in (sigma_N, eps_N, gaussians.fixed))
@@ -83,13 +83,13 @@ def penalty(gaussians: Gaussians, sigma_N: Tensor, eps_N: Tensor, form: sigma.Pu
 
 @pytest.mark.parametrize("form", ["squared", "hinge"])
 def test_as_a_loss_and_as_a_gradient_it_is_the_same(
-    pulled: tuple[Gaussians, Tensor], form: sigma.PullForm
+    pulled: tuple[Gaussians, Tensor], form: _sigma.PullForm
 ) -> None:
     gaussians, eps_N = pulled
     leaf_N = gaussians.sigma.detach().clone().requires_grad_()
     (0.3 * penalty(gaussians, leaf_N, eps_N, form)).backward()
     expected = gaussians.sigma.grad + leaf_N.grad
-    sigma.pull(gaussians, sigma.reach(gaussians, CUTOFF), eps_N, alpha=0.3, form=form)
+    _sigma.pull(gaussians, _sigma.reach(gaussians, CUTOFF), eps_N, alpha=0.3, form=form)
     torch.testing.assert_close(gaussians.sigma.grad, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -99,16 +99,16 @@ def test_where_deviations_settle_on_a_quadratic(curvature: float) -> None:
     net = nn.Linear(2000, 1, bias=False).double()
     nn.init.zeros_(net.weight)
     gaussians = Gaussians(net, ["weight"])
-    sigma.initialise(gaussians, 0.02)
+    _sigma.initialise(gaussians, 0.02)
     alpha, lr = 0.25, 0.05
     generator = torch.Generator().manual_seed(0)
-    reach_N = sigma.reach(gaussians, CUTOFF)
+    reach_N = _sigma.reach(gaussians, CUTOFF)
     kept = []
     for step in range(800):
         draw = gaussians.draw(generator)
         (curvature / 2 * draw.values["weight"].square().sum()).backward()
         gaussians.take_gradients(draw)
-        sigma.pull(gaussians, reach_N, draw.eps_N, alpha=alpha)
+        _sigma.pull(gaussians, reach_N, draw.eps_N, alpha=alpha)
         with torch.no_grad():
             gaussians.sigma.sub_(gaussians.sigma.grad, alpha=lr)
         if step >= 400:
@@ -167,10 +167,12 @@ def test_the_same_weights_are_shown_each_time(
     whole = snapshot(gaussians, seed=0)
     assert list(whole) == ["0", "3", "4", "6"]
     for name, shown_2S in whole.items():
-        assert torch.equal(sigmas[f"{name}.weight"], sigma.initial(gaussians.mus[f"{name}.weight"]))
+        assert torch.equal(
+            sigmas[f"{name}.weight"], _sigma.initial(gaussians.mus[f"{name}.weight"])
+        )
         assert torch.equal(shown_2S[0], gaussians.mus[f"{name}.weight"].flatten())
         assert torch.equal(shown_2S[1], sigmas[f"{name}.weight"].flatten())
-    monkeypatch.setattr(sigma, "MAX_SHOWN", 7)
+    monkeypatch.setattr(_sigma, "MAX_SHOWN", 7)
     before = snapshot(gaussians, seed=3)["6"]
     with torch.no_grad():
         gaussians.mus["6.weight"] += 8

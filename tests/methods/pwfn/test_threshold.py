@@ -13,8 +13,8 @@ from torch.utils._pytree import tree_leaves
 
 from tests.methods.pwfn.literal import literal_cluster
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.pwfn import threshold
-from tuneparts.methods.pwfn.threshold import Clustering, cluster
+from tuneparts.methods.pwfn import _threshold
+from tuneparts.methods.pwfn._threshold import Clustering, cluster
 
 Floats = npt.NDArray[np.float32]
 
@@ -83,8 +83,8 @@ def test_equal_to_the_literal_form_without_a_table_and_in_small_chunks(
     (mu, sigma), fraction = case
     expected = run(mu, sigma, quota(mu, fraction))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threshold, "_CHUNK", 7)
-        patch.setattr(threshold, "_MAX_TABLE", 1600)  # grid points fit, pairs of centres do not
+        patch.setattr(_threshold, "_CHUNK", 7)
+        patch.setattr(_threshold, "_MAX_TABLE", 1600)  # grid points fit, pairs of centres do not
         ours = run(mu, sigma, quota(mu, fraction))
     assert torch.equal(ours.mu_N, expected.mu_N)
     assert torch.equal(ours.fixed_N, expected.fixed_N)

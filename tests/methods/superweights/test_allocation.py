@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.superweights.allocation import (
+from tuneparts.methods.superweights._allocation import (
     Chain,
     assemble,
     build_chain,
@@ -15,7 +15,7 @@ from tuneparts.methods.superweights.allocation import (
     make_plan,
     split_budget,
 )
-from tuneparts.methods.superweights.clusters import depth_bins
+from tuneparts.methods.superweights._clusters import depth_bins
 
 SHAPES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=6)
 AREAS = st.sampled_from([1, 9])

@@ -5,16 +5,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneparts.methods.superweights import ties as tying
-from tuneparts.methods.superweights.allocation import (
+from tuneparts.methods.superweights import _ties as tying
+from tuneparts.methods.superweights._allocation import (
     SharingPlan,
     assemble,
     least_weights,
     make_plan,
 )
-from tuneparts.methods.superweights.bank import TemplateBank
-from tuneparts.methods.superweights.clusters import Layer, depth_bins
-from tuneparts.methods.superweights.ties import Ties
+from tuneparts.methods.superweights._bank import TemplateBank
+from tuneparts.methods.superweights._clusters import Layer, depth_bins
+from tuneparts.methods.superweights._ties import Ties
 
 SHAPES = [(0, 4, 2), (0, 6, 4), (0, 6, 6), (1, 4, 2), (1, 5, 7), (1, 6, 6)]
 """(member, outputs, inputs): two members, shapes that repeat, and one that shrinks the outputs."""

@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.superweights import clusters
-from tuneparts.methods.superweights.allocation import least_weights
-from tuneparts.methods.superweights.clusters import Layer, layers_of
-from tuneparts.methods.superweights.similarity import split
+from tuneparts.methods.superweights import _clusters
+from tuneparts.methods.superweights._allocation import least_weights
+from tuneparts.methods.superweights._clusters import Layer, layers_of
+from tuneparts.methods.superweights._similarity import split
 from tuneparts.models import DigitsCnn, MobileNetV2, WideResNet
 
 
@@ -24,7 +24,7 @@ def counts(layers: list[Layer], labels: list[int], member: int, kind: str) -> li
 
 def test_bins_of_relative_depth(wrn_layers) -> None:
     layers = wrn_layers((28, 2), (16, 2))
-    labels = clusters.depth_bins(layers, 4)
+    labels = _clusters.depth_bins(layers, 4)
     assert counts(layers, labels, 0, "conv3x3") == [7, 6, 6, 6]
     assert counts(layers, labels, 1, "conv3x3") == [4, 3, 3, 3]
     assert counts(layers, labels, 0, "conv1x1") == [3]
@@ -41,8 +41,8 @@ def test_bins_of_relative_depth(wrn_layers) -> None:
 
 def test_a_small_net_has_fewer_bins_and_none_means_one_per_layer(wrn_layers) -> None:
     layers = wrn_layers((16, 1), (10, 1))
-    assert counts(layers, clusters.depth_bins(layers, 4), 1, "conv3x3") == [3, 2, 2]
-    alone = clusters.depth_bins(layers, None)
+    assert counts(layers, _clusters.depth_bins(layers, 4), 1, "conv3x3") == [3, 2, 2]
+    alone = _clusters.depth_bins(layers, None)
     deep, flat = ([k for x, k in zip(layers, alone, strict=True) if x.member == m] for m in (0, 1))
     assert len({*deep}) == len(deep)
     assert len({*flat}) == len(flat)
@@ -63,7 +63,7 @@ def test_other_members_follow_the_most_similar_layer_of_the_first() -> None:
     similarity = np.array(
         [[1, -0.5, 0.2, nan], [-0.5, 1, 0.7, nan], [0.2, 0.7, 1, nan], [nan, nan, nan, nan]]
     )
-    leaders = clusters.reference_leaders(layers, [0] * 4, {0: similarity})
+    leaders = _clusters.reference_leaders(layers, [0] * 4, {0: similarity})
     assert leaders == {2: 1, 3: 0}
     assert split([0] * 4, {0: similarity}, 0.1, following=leaders) == [0, 1, 1, 0]
 
@@ -72,7 +72,7 @@ def test_other_members_follow_the_most_similar_layer_of_the_first() -> None:
 def test_random_clusters_have_the_same_sizes_within_the_same_bins(seed: int) -> None:
     within = [0] * 6 + [1] * 4
     labels = [0, 0, 0, 1, 1, 2, 3, 3, 4, 4]
-    new = clusters.shuffled(labels, within, np.random.default_rng(seed))
+    new = _clusters.shuffled(labels, within, np.random.default_rng(seed))
     for part in (slice(0, 6), slice(6, 10)):
         assert sorted(Counter(new[part]).values()) == sorted(Counter(labels[part]).values())
     assert not set(new[:6]) & set(new[6:])
@@ -81,16 +81,18 @@ def test_random_clusters_have_the_same_sizes_within_the_same_bins(seed: int) -> 
 
 def test_merging_stops_as_soon_as_the_budget_fits(wrn_layers) -> None:
     layers = wrn_layers((16, 1), (10, 1))
-    labels = clusters.depth_bins(layers, 4)
+    labels = _clusters.depth_bins(layers, 4)
 
     def least(these: list[int]) -> int:
         return least_weights(layers, these)
 
-    assert clusters.merge_to_fit(layers, labels, least, least(labels)) == clusters.numbered(labels)
-    merged = clusters.merge_to_fit(layers, labels, least, least(labels) - 1)
+    assert _clusters.merge_to_fit(layers, labels, least, least(labels)) == _clusters.numbered(
+        labels
+    )
+    merged = _clusters.merge_to_fit(layers, labels, least, least(labels) - 1)
     assert least(merged) < least(labels)
     assert len(set(merged)) == len(set(labels)) - 1
-    nothing = clusters.merge_to_fit(layers, labels, least, 1)
+    nothing = _clusters.merge_to_fit(layers, labels, least, 1)
     kinds = {(layer.kind, label) for layer, label in zip(layers, nothing, strict=True)}
     assert len(kinds) == len(set(nothing)) == 2
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.task import Task
+from tuneparts.methods.superweights._learner import SuperweightsLearner
 from tuneparts.methods.superweights.config import SharingStage, SuperweightsConfig
-from tuneparts.methods.superweights.learner import SuperweightsLearner
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 

@@ -10,10 +10,10 @@ from torch.nn import functional as F
 from tuneparts.core import seeding
 from tuneparts.data.config import DataConfig
 from tuneparts.data.target import Classes
-from tuneparts.methods.superweights import ties as tying
-from tuneparts.methods.superweights.allocation import make_plan
-from tuneparts.methods.superweights.bank import SuperweightMembers, TemplateBank
-from tuneparts.methods.superweights.clusters import depth_bins, layers_of
+from tuneparts.methods.superweights import _ties as tying
+from tuneparts.methods.superweights._allocation import make_plan
+from tuneparts.methods.superweights._bank import SuperweightMembers, TemplateBank
+from tuneparts.methods.superweights._clusters import depth_bins, layers_of
 from tuneparts.methods.superweights.config import SuperweightsConfig
 from tuneparts.models import DigitsCnn, FixupResNet, Mlp, MobileNetV2, NetConfig, WideResNet
 from tuneparts.training.learner import Context

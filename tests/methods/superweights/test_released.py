@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from tuneparts.data.task import Task
-from tuneparts.methods.superweights import clusters, similarity, ties
-from tuneparts.methods.superweights.allocation import make_plan
-from tuneparts.methods.superweights.clusters import Layer
+from tuneparts.methods.superweights import _clusters, _ties
+from tuneparts.methods.superweights import _similarity as similarity
+from tuneparts.methods.superweights._allocation import make_plan
+from tuneparts.methods.superweights._clusters import Layer
+from tuneparts.methods.superweights._learner import SuperweightsLearner
+from tuneparts.methods.superweights._similarity import numbered, relabelled, split
 from tuneparts.methods.superweights.config import SuperweightsConfig
-from tuneparts.methods.superweights.learner import SuperweightsLearner
-from tuneparts.methods.superweights.similarity import numbered, relabelled, split
 from tuneparts.training.learner import Context
 
 
@@ -102,7 +103,7 @@ def test_members_follow_as_in_the_released_code(seed: int) -> None:
     layers = [layer(member) for member, depth in enumerate(depths) for _ in range(depth)]
     bins = [2 * i // depth for depth in depths for i in range(depth)]
     similarities = {label: symmetric(bins.count(label), seed + label) for label in (0, 1)}
-    leaders = clusters.released_leaders(layers, bins, similarities)
+    leaders = _clusters.released_leaders(layers, bins, similarities)
     assert leaders == followed(layers, bins, similarities, depths)
     labels = split(bins, similarities, 0.1, following=leaders, grouping=relabelled)
     assert all(labels[p] == labels[leader] for p, leader in leaders.items())
@@ -117,15 +118,15 @@ def test_members_follow_as_in_the_released_code(seed: int) -> None:
 def test_a_bin_without_the_first_member_is_split_by_the_next() -> None:
     layers = [layer(0), layer(1), layer(1)]
     similarities = {0: np.ones((1, 1)), 1: np.array([[1.0, -0.5], [-0.5, 1.0]])}
-    assert clusters.released_leaders(layers, [0, 1, 1], similarities) == {}
+    assert _clusters.released_leaders(layers, [0, 1, 1], similarities) == {}
     assert split([0, 1, 1], similarities, 0.1, grouping=relabelled) == [0, 1, 2]
 
 
 def test_coefficients_are_tied_along_the_chain_of_leaders() -> None:
     layers = [layer(member) for member in range(3)]
     plan = make_plan(layers, [0, 0, 0], budget=8)
-    assert ties.mapped(plan, {1: 0, 2: 1}) == [[0, 0, 0]]
-    assert ties.mapped(plan, {2: 1}) == [[0, 1, 1]]
+    assert _ties.mapped(plan, {1: 0, 2: 1}) == [[0, 0, 0]]
+    assert _ties.mapped(plan, {2: 1}) == [[0, 1, 1]]
 
 
 def test_a_run_follows_the_released_rules_from_one_batch(
@@ -151,10 +152,10 @@ def test_a_run_follows_the_released_rules_from_one_batch(
     assert "superweights/split_half" not in row
     call = [one for one in spied.call_args_list if "following" in one.kwargs][-1]
     layers, (bins, similarities, tau) = run.model.bank.plan.layers, call.args
-    assert call.kwargs["following"] == clusters.released_leaders(layers, bins, similarities)
+    assert call.kwargs["following"] == _clusters.released_leaders(layers, bins, similarities)
     labels = split(*call.args, following=call.kwargs["following"], grouping=relabelled)
     assert run.model.bank.plan.labels == tuple(labels)
     num = len(layers) // 2
     assert labels[:num] == labels[num:]  # the second member follows the first
     assert tau == row["superweights/tau"]
-    assert set(similarities) == set(bins) == set(clusters.depth_bins(layers, 4))
+    assert set(similarities) == set(bins) == set(_clusters.depth_bins(layers, 4))

@@ -4,12 +4,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneparts.methods.superweights import similarity
-from tuneparts.methods.superweights import ties as tying
-from tuneparts.methods.superweights.allocation import make_plan
-from tuneparts.methods.superweights.bank import TemplateBank
-from tuneparts.methods.superweights.clusters import Layer
-from tuneparts.methods.superweights.similarity import GradientSums, group, layer_similarities
+from tuneparts.methods.superweights import _similarity as similarity
+from tuneparts.methods.superweights import _ties as tying
+from tuneparts.methods.superweights._allocation import make_plan
+from tuneparts.methods.superweights._bank import TemplateBank
+from tuneparts.methods.superweights._clusters import Layer
+from tuneparts.methods.superweights._similarity import GradientSums, group, layer_similarities
 
 
 def gradients(*shapes: tuple[int, ...], seed: int = 0) -> list[torch.Tensor]:

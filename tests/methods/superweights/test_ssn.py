@@ -10,9 +10,9 @@ from tests.methods.superweights.conftest import WrnLayers
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.task import Task
-from tuneparts.methods.superweights.clusters import Layer, depth_bins
+from tuneparts.methods.superweights._clusters import Layer, depth_bins
+from tuneparts.methods.superweights._ssn import FlatBank, Reading, SsnLearner, bank_sizes, readings
 from tuneparts.methods.superweights.config import SsnConfig
-from tuneparts.methods.superweights.ssn import FlatBank, Reading, SsnLearner, bank_sizes, readings
 from tuneparts.models.surgery import standalone
 from tuneparts.training.learner import Context
 

@@ -2,8 +2,8 @@ import math
 
 import pytest
 
+from tuneparts.results.figures._style import COLOURS, MOST_ARMS, arm_styles, focus_note, in_focus
 from tuneparts.results.figures.drawing import Canvas
-from tuneparts.results.figures.style import COLOURS, MOST_ARMS, arm_styles, focus_note, in_focus
 from tuneparts.search.card import ArmCard, RunCard
 
 

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from tuneparts.results._sample_grid import SampleGrid
+from tuneparts.results.figures._hypers import MAX_PANELS, hypers, projections, samples
 from tuneparts.results.figures.drawing import Note
-from tuneparts.results.figures.hypers import MAX_PANELS, hypers, projections, samples
 from tuneparts.results.run_data import RunData
-from tuneparts.results.sample_grid import SampleGrid
 
 
 def test_a_line_per_seed_of_the_selected_trials_of_every_arm_that_follows_none(

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from tuneparts.core.errors import ConfigError
+from tuneparts.results.figures._methods import MAX_LAYERS, communication, deviations, rounds, sent
 from tuneparts.results.figures.drawing import Note
 from tuneparts.results.figures.gallery import draw
-from tuneparts.results.figures.methods import MAX_LAYERS, communication, deviations, rounds, sent
 from tuneparts.results.page import page
 from tuneparts.results.run_data import RunData
 from tuneparts.search.card import ArmCard

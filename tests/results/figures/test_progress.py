@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneparts.results.figures import progress
-from tuneparts.results.figures.progress import (
+from tuneparts.results.figures import _progress
+from tuneparts.results.figures._progress import (
     MOST_TRIALS,
     accuracy,
     best_of_n,
@@ -108,7 +108,7 @@ def test_scores_against_seconds(trials, steps, metadata) -> None:
 
 
 def test_every_trial_is_there_whatever_became_of_it(trials, steps, metadata):
-    drawing = progress.trials(RunData(metadata, trials, steps), "test/accuracy")
+    drawing = _progress.trials(RunData(metadata, trials, steps), "test/accuracy")
     assert set(drawing.data["trial"]) == set(trials["trial"])
     assert "random/seed1/00003" in set(drawing.data["trial"])  # the failed one
     (line,) = [t for t in drawing.figure.data if t.name == "random"]
@@ -119,7 +119,7 @@ def test_every_trial_is_there_whatever_became_of_it(trials, steps, metadata):
 
 def test_a_running_search_has_lines_before_anything_finished(trials, steps, metadata):
     running = trials.assign(outcome="running", status="RUNNING")
-    drawing = progress.trials(RunData(metadata, running, steps))
+    drawing = _progress.trials(RunData(metadata, running, steps))
     assert set(drawing.data["arm"]) == {"random"}  # the one with the selection metric
     assert drawing.figure.layout.yaxis.title.text == "val accuracy ↑"
 
@@ -134,7 +134,7 @@ def test_of_many_trials_the_newest_are_drawn(trials, steps, metadata):
         trials.iloc[[3]].assign(trial=f"random/seed0/{i:05d}", index=i)
         for i in range(MOST_TRIALS + 7)
     )
-    drawing = progress.trials(RunData(metadata, rows, many))
+    drawing = _progress.trials(RunData(metadata, rows, many))
     assert set(drawing.data["trial"]) == {
         f"random/seed0/{i:05d}" for i in range(7, MOST_TRIALS + 7)
     }

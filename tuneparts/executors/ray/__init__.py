@@ -21,7 +21,7 @@ def run(plan: Plan, storage: str, place: Place, code: Code) -> None:
         _logging_to(atomic.inside(folder, folder / "ray.log")),
         cluster.joined_once(place.address, cpus=place.cpus),
     ):
-        from tuneparts.executors.driver import drive
+        from tuneparts.executors._driver import drive
         from tuneparts.executors.ray.tasks import Tasks  # imports Ray, which is prepared now
 
         limit = 0.0 if place.address is None else settings.current().node_limit

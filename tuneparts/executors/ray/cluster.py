@@ -20,7 +20,7 @@ from tuneparts.core.errors import ClusterError, ConfigError, PlacementError, Sto
 from tuneparts.core.provenance import usable_cpus
 from tuneparts.core.redaction import redact
 from tuneparts.executors.place import Amounts, refuse_unplaceable
-from tuneparts.executors.ray import private
+from tuneparts.executors.ray import _private
 from tuneparts.search.storage import Folder
 
 # Read by Ray when it is imported or initialised, so they are set before.
@@ -57,7 +57,7 @@ def joined(address: str | None, *, cpus: float | None = None) -> Iterator[None]:
     """
     prepare(address)
     with ExitStack() as around:
-        folder = None if address is not None else around.enter_context(private.surroundings())
+        folder = None if address is not None else around.enter_context(_private.surroundings())
         import ray
 
         if not ray.is_initialized():  # else it is another's, and the next line says so
@@ -65,9 +65,9 @@ def joined(address: str | None, *, cpus: float | None = None) -> Iterator[None]:
         if address is not None:
             _join(address)
         else:
-            before = private.wide_doors()
+            before = _private.wide_doors()
             _init(address="local", num_cpus=cpus or usable_cpus(), _temp_dir=str(folder))
-            private.refuse_wide(before)
+            _private.refuse_wide(before)
         yield
 
 

@@ -21,10 +21,10 @@ from ray.exceptions import RayError
 
 from tuneparts.core.errors import StorageError, WorkerError
 from tuneparts.core.redaction import redact
-from tuneparts.executors.driver import Job
+from tuneparts.executors._driver import Job
+from tuneparts.executors._watchdog import IN_WORKER
 from tuneparts.executors.place import Amounts, slots
 from tuneparts.executors.ray import cluster
-from tuneparts.executors.watchdog import IN_WORKER
 from tuneparts.executors.worker import Report, TrialSetting, give_back_memory, reports_of
 from tuneparts.search.code import Code
 from tuneparts.search.groups import Group
@@ -141,7 +141,7 @@ _settings: dict[Any, TrialSetting] = {}
 
 def _warm_up(is_training: bool) -> None:
     if is_training:
-        from tuneparts.executors import packed  # noqa: F401  # brings torch
+        from tuneparts.executors import _packed  # noqa: F401  # brings torch
 
 
 def _train(shared: list[Any], group: Group, share: Mapping[str, Any]) -> Iterator[list[Report]]:

@@ -74,7 +74,7 @@ class ValidationConfig(SupervisedConfig):
     """A weight step and a hyper step in turn, each on its own data."""
 
     method: Literal["validation"] = "validation"
-    learner = "tuneparts.methods.baselines.validation:ValidationLearner"
+    learner = "tuneparts.methods.baselines._validation:ValidationLearner"
     takes_runtime = "compiled"
     train_on: Literal["train", "all"] = "all"
     """The data that is split; `all` is as much as partitioned training sees."""
@@ -109,7 +109,7 @@ class LaplaceConfig(_LearntConfig):
     """Weights by their posterior's maximum, hypers and prior by the evidence."""
 
     method: Literal["laplace"] = "laplace"
-    learner = "tuneparts.methods.baselines.laplace:LaplaceLearner"
+    learner = "tuneparts.methods.baselines._laplace:LaplaceLearner"
     curvature: Literal["diagonal", "kronecker"] = "diagonal"
     """The exact diagonal, for small nets only; or Kronecker factors, as Immer et al. (2022) have
     them, which cost less and fit nets of any size with linear layers, convolutions and norms over
@@ -165,7 +165,7 @@ class LastLayerConfig(_LearntConfig):
     """Weights by their likelihood, hypers of inputs by the evidence of the last layer."""
 
     method: Literal["last_layer"] = "last_layer"
-    learner = "tuneparts.methods.baselines.last_layer:LastLayerLearner"
+    learner = "tuneparts.methods.baselines._last_layer:LastLayerLearner"
     hypers: HypersConfig = HypersConfig(affine=SchwoebelConfig(), samples=4)
     """Only hypers that act on inputs."""
     hyper_lr: float = Field(default=1e-3, gt=0)
@@ -207,7 +207,7 @@ class PosthocConfig(StandardConfig):
 
     # A pydantic subclass narrows its tag to another word, which the type of the base forbids.
     method: Literal["posthoc_laplace"] = "posthoc_laplace"  # type: ignore[assignment]
-    learner = "tuneparts.methods.baselines.posthoc:PosthocLearner"
+    learner = "tuneparts.methods.baselines._posthoc:PosthocLearner"
     hessian: Literal["diag", "kron", "full"] = "diag"
     """Structure of the Gauss-Newton curvature; `full` is for nets of a few thousand weights."""
     prior: Literal["optimised", "decay"] = "optimised"

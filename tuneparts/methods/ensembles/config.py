@@ -17,7 +17,7 @@ class DeepEnsembleConfig(MembersConfig):
     """Independent nets of any kind; with one member it is ordinary training of one net."""
 
     method: Literal["deep_ensemble"] = "deep_ensemble"
-    learner = "tuneparts.methods.ensembles.deep:DeepEnsembleLearner"
+    learner = "tuneparts.methods.ensembles._deep:DeepEnsembleLearner"
     members: tuple[Net, ...] = Field(
         default=("digits_cnn",) * 4, min_length=1, validate_default=True
     )
@@ -33,7 +33,7 @@ class BatchEnsembleConfig(MembersConfig):
     """One net, with fast weights for each member."""
 
     method: Literal["batch_ensemble"] = "batch_ensemble"
-    learner = "tuneparts.methods.ensembles.batch_ensemble:BatchEnsembleLearner"
+    learner = "tuneparts.methods.ensembles._batch_ensemble:BatchEnsembleLearner"
     net: Net = Field(default="digits_cnn", validate_default=True)
     """Which net all members share."""
     num_members: int = Field(default=4, ge=1)
@@ -51,7 +51,7 @@ class MimoConfig(MembersConfig):
     """One net with M inputs and M heads."""
 
     method: Literal["mimo"] = "mimo"
-    learner = "tuneparts.methods.ensembles.mimo:MimoLearner"
+    learner = "tuneparts.methods.ensembles._mimo:MimoLearner"
     net: Net = Field(default="digits_cnn", validate_default=True)
     """Which net all members share."""
     num_members: int = Field(default=3, ge=1)
@@ -64,7 +64,7 @@ class SlimmableConfig(MembersConfig):
     """The same net at several widths."""
 
     method: Literal["slimmable"] = "slimmable"
-    learner = "tuneparts.methods.ensembles.slimmable:SlimmableLearner"
+    learner = "tuneparts.methods.ensembles._slimmable:SlimmableLearner"
     members: tuple[Net, ...] = Field(
         default=("digits_cnn", {"name": "digits_cnn", "channels": (8, 16), "hidden": 32}),
         min_length=1,
@@ -77,7 +77,7 @@ class UniversallySlimmableConfig(MembersConfig):
     """A net, and the widths at which it is scored."""
 
     method: Literal["universally_slimmable"] = "universally_slimmable"
-    learner = "tuneparts.methods.ensembles.slimmable:UniversallySlimmableLearner"
+    learner = "tuneparts.methods.ensembles._slimmable:UniversallySlimmableLearner"
     net: Net = DigitsCnn()
     """The net at full width."""
     widths: tuple[float, ...] = Field(default=(1.0, 0.5), min_length=2)
@@ -101,7 +101,7 @@ class MsdNetConfig(MembersConfig):
     """A net with several exits."""
 
     method: Literal["msdnet"] = "msdnet"
-    learner = "tuneparts.methods.ensembles.msdnet:MsdNetLearner"
+    learner = "tuneparts.methods.ensembles._msdnet:MsdNetLearner"
     sizes: MsdNet = MsdNet(
         exits=2,
         base=1,
@@ -119,7 +119,7 @@ class HneConfig(MembersConfig):
     """A tree whose leaves are members of one kind of net."""
 
     method: Literal["hne"] = "hne"
-    learner = "tuneparts.methods.ensembles.hne:HneLearner"
+    learner = "tuneparts.methods.ensembles._hne:HneLearner"
     net: Net = Field(default="digits_cnn", validate_default=True)
     """The net of each member, an `nn.Sequential`; it is cut where its blocks cost most alike."""
     levels: int = Field(default=2, ge=1)

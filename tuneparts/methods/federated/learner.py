@@ -15,9 +15,8 @@ from torch import nn
 
 from tuneparts.core.errors import ConfigError, RoundError
 from tuneparts.data.chunks import Chunks
-from tuneparts.methods.federated.client import Assignment, Client, Schedule
-from tuneparts.methods.federated.config import ExchangeConfig
-from tuneparts.methods.federated.exchange import (
+from tuneparts.methods.federated._client import Assignment, Client, Schedule
+from tuneparts.methods.federated._exchange import (
     Answer,
     Broadcast,
     Dropped,
@@ -27,6 +26,7 @@ from tuneparts.methods.federated.exchange import (
     mean_over,
     moved,
 )
+from tuneparts.methods.federated.config import ExchangeConfig
 from tuneparts.methods.partitioned.learner import SubnetworkLearner
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.training import passes

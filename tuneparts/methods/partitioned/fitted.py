@@ -28,9 +28,9 @@ from tuneparts.data.task import Task
 from tuneparts.hypers import HypersConfig, LilaConfig
 from tuneparts.hypers.hypers import Hypers
 from tuneparts.hypers.parts import DropoutSlot
-from tuneparts.methods.partitioned.assign import roles_of
+from tuneparts.methods.partitioned._assign import roles_of
+from tuneparts.methods.partitioned._isolation import check_lent, check_mixable
 from tuneparts.methods.partitioned.config import PartitionedConfig, ReleasedConfig
-from tuneparts.methods.partitioned.isolation import check_lent, check_mixable
 from tuneparts.methods.partitioned.learner import PartitionedLearner
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.models import GivenNet, surgery

@@ -27,8 +27,8 @@ from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.chunks import Chunks
 from tuneparts.data.target import Reduction
+from tuneparts.methods.partitioned._isolation import check_buffers, check_mixable
 from tuneparts.methods.partitioned.config import PartitionedConfig, ReleasedConfig
-from tuneparts.methods.partitioned.isolation import check_buffers, check_mixable
 from tuneparts.methods.partitioned.mixed import MixedBatch
 from tuneparts.methods.partitioned.steps import (
     Evidence,

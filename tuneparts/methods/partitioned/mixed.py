@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.partitioned.assign import Role
+from tuneparts.methods.partitioned._assign import Role
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.models.layers import Bias, ScalarMultiplier, scaled_by_row
 from tuneparts.models.surgery import reweighted
@@ -31,7 +31,7 @@ class MixedBatch:
     """A forward in which each example has its own subnetwork.
 
     The net must treat every row of a batch by itself, and read weights in the calls of their layers
-    only: `tuneparts.methods.partitioned.isolation.check_mixable` refuses one that does not.
+    only: `tuneparts.methods.partitioned._isolation.check_mixable` refuses one that does not.
     `levels_N` are the subnetworks, 1..C, of the rows, ascending. If `trainable`, the weights are
     differentiable; otherwise only held parameters are.
     """

@@ -17,7 +17,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.partitioned.assign import Role, Units, order_of, random_labels, roles_of
+from tuneparts.methods.partitioned._assign import Role, Units, order_of, random_labels, roles_of
 from tuneparts.methods.partitioned.config import Defaults, Scheme, checked_proportions
 from tuneparts.models.surgery import reweighted, tied_names
 

@@ -248,7 +248,7 @@ def compress(
         >>> len(weights.unique()) == small.num_values
         True
     """
-    from tuneparts.methods.pwfn.learner import PwfnLearner  # which measures nets by this module
+    from tuneparts.methods.pwfn._learner import PwfnLearner  # which measures nets by this module
 
     task = train if isinstance(train, Task) else given_task(train, val, target=target)
     places = [parameter.data_ptr() for parameter in net.parameters() if parameter.numel()]

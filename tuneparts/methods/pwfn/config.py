@@ -180,7 +180,7 @@ class PwfnConfig(SupervisedConfig):
     """Pretraining, then rounds that train weights as Gaussians and fix ever more of them."""
 
     method: Literal["pwfn"] = "pwfn"
-    learner = "tuneparts.methods.pwfn.learner:PwfnLearner"
+    learner = "tuneparts.methods.pwfn._learner:PwfnLearner"
     augmentation: FixedConfig = FixedConfig()
     """Crop, flip and cutout of training images."""
     pretrain: float = Field(default=0.5, ge=0, lt=1)

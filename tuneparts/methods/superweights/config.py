@@ -117,7 +117,7 @@ class SuperweightsConfig(MembersConfig):
     """Several nets from one budget; a single member makes it parameter allocation search."""
 
     method: Literal["superweights"] = "superweights"
-    learner = "tuneparts.methods.superweights.learner:SuperweightsLearner"
+    learner = "tuneparts.methods.superweights._learner:SuperweightsLearner"
     members: tuple[Net, ...] = Field(
         default=({"name": "wide_resnet", "depth": 16}, {"name": "wide_resnet", "depth": 10}),
         min_length=1,
@@ -163,7 +163,7 @@ class SsnConfig(MembersConfig):
     """Several nets whose layers read from banks of weights; a single one shares within itself."""
 
     method: Literal["ssn"] = "ssn"
-    learner = "tuneparts.methods.superweights.ssn:SsnLearner"
+    learner = "tuneparts.methods.superweights._ssn:SsnLearner"
     members: tuple[Net, ...] = Field(
         default=("digits_cnn", "digits_cnn"), min_length=1, validate_default=True
     )

@@ -17,9 +17,9 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.own import Arrays, given_inputs, given_task
 from tuneparts.data.task import Task
-from tuneparts.methods.superweights.allocation import ShortBudgetError
+from tuneparts.methods.superweights._allocation import ShortBudgetError
+from tuneparts.methods.superweights._learner import SuperweightsLearner
 from tuneparts.methods.superweights.config import SuperweightsConfig
-from tuneparts.methods.superweights.learner import SuperweightsLearner
 from tuneparts.models import GivenNet
 from tuneparts.models.layers import NORMS, names_of
 from tuneparts.models.sizes import count_flops, count_parameters

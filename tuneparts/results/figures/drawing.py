@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from tuneparts.core import schema
-from tuneparts.results.figures.style import arm_styles, in_focus
+from tuneparts.results.figures._style import arm_styles, in_focus
 from tuneparts.results.statistics import estimate
 from tuneparts.results.tables import label
 from tuneparts.search.card import RunCard

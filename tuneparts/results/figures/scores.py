@@ -10,8 +10,8 @@ import pandas as pd
 
 from tuneparts.core import schema
 from tuneparts.results.figures import drawing
+from tuneparts.results.figures._style import COLOURS
 from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note, means
-from tuneparts.results.figures.style import COLOURS
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import column
 from tuneparts.results.statistics import FEWEST, estimate

@@ -24,10 +24,10 @@ from torch.nn import functional as F
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.superweights.bank import BankMembers, WeightBank
-from tuneparts.methods.superweights.clusters import Layer, depth_bins, largest_member, layers_of
+from tuneparts.methods.superweights._bank import BankMembers, WeightBank
+from tuneparts.methods.superweights._clusters import Layer, depth_bins, largest_member, layers_of
+from tuneparts.methods.superweights._similarity import Labels, members_of
 from tuneparts.methods.superweights.config import MAX_TEMPLATES, SsnConfig
-from tuneparts.methods.superweights.similarity import Labels, members_of
 from tuneparts.training.learner import Context
 from tuneparts.training.members import NetMembersLearner
 

@@ -7,9 +7,9 @@ import pandas as pd
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.results.figures import drawing
+from tuneparts.results.figures._progress import cost_note, curves, step_shape
+from tuneparts.results.figures._style import arm_styles, focus_note
 from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note, means
-from tuneparts.results.figures.progress import cost_note, curves, step_shape
-from tuneparts.results.figures.style import arm_styles, focus_note
 from tuneparts.results.run_data import RunData
 from tuneparts.results.tables import label
 

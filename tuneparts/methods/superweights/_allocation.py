@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.superweights.clusters import Layer
+from tuneparts.methods.superweights._clusters import Layer
+from tuneparts.methods.superweights._similarity import Labels, members_of
 from tuneparts.methods.superweights.config import MAX_TEMPLATES, ChainKind
-from tuneparts.methods.superweights.similarity import Labels, members_of
 
 Shape = tuple[int, int]
 """(outputs, inputs)"""

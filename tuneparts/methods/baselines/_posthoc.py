@@ -15,8 +15,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from tuneparts.core import _torchvision, seeding
 from tuneparts.core.errors import ConfigError
+from tuneparts.methods.baselines._curvature import check_memory
 from tuneparts.methods.baselines.config import PosthocConfig
-from tuneparts.methods.baselines.curvature import check_memory
 from tuneparts.methods.baselines.standard import StandardLearner
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import UnderHypers

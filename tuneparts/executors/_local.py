@@ -17,9 +17,9 @@ from typing import Any
 
 from tuneparts.core.errors import StorageError, WorkerError
 from tuneparts.core.provenance import usable_cpus
-from tuneparts.executors.driver import Job, drive
+from tuneparts.executors._driver import Job, drive
+from tuneparts.executors._watchdog import IN_WORKER
 from tuneparts.executors.place import Place, bundle, num_trials, refuse_unplaceable, slots
-from tuneparts.executors.watchdog import IN_WORKER
 from tuneparts.executors.worker import (
     Report,
     TrialSetting,
@@ -170,7 +170,7 @@ class _Worker:
         # Forked from a server that has imported what trials need: a new worker is there at once. A
         # fork of the driver itself could inherit a lock that one of its threads holds.
         context = multiprocessing.get_context("forkserver")
-        packed = ["tuneparts.executors.packed"] if "torch" in sys.modules else []  # brings torch
+        packed = ["tuneparts.executors._packed"] if "torch" in sys.modules else []  # brings torch
         context.set_forkserver_preload([__name__, *packed])
         self.connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, setting))

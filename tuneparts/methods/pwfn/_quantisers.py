@@ -15,11 +15,11 @@ from fractions import Fraction
 import torch
 from torch import Tensor, nn
 
-from tuneparts.methods.pwfn import running_mean, threshold
-from tuneparts.methods.pwfn.centres import kmeans, nearest, rounding_grid
+from tuneparts.methods.pwfn import _running_mean, _threshold
+from tuneparts.methods.pwfn._centres import kmeans, nearest, rounding_grid
+from tuneparts.methods.pwfn._gaussian import Gaussians
+from tuneparts.methods.pwfn._threshold import Clustering, FixingStage, smallest
 from tuneparts.methods.pwfn.config import Clusters, Free, KMeans, Nearest, Quantiser, Uniform, Wfn
-from tuneparts.methods.pwfn.gaussian import Gaussians
-from tuneparts.methods.pwfn.threshold import Clustering, FixingStage, smallest
 
 
 def fix(
@@ -51,7 +51,7 @@ def fix(
             return _rounded(mu_N, sigma_N, target_N, fixed_N, num_fixed=num_fixed, keep=False)
         case Wfn():
             # The released code forgets what was fixed: a weight at a centre usually returns to it.
-            return running_mean.wfn(
+            return _running_mean.wfn(
                 mu_N,
                 sigma_N,
                 num_fixed,
@@ -69,7 +69,7 @@ def _clustered(
 ) -> Clustering:
     candidates_N = ~fixed_N if quantiser.monotone else torch.ones_like(fixed_N)
     mu, sigma = mu_N[candidates_N], sigma_N[candidates_N]
-    rule = threshold.cluster if quantiser.rule == "threshold" else running_mean.cluster
+    rule = _threshold.cluster if quantiser.rule == "threshold" else _running_mean.cluster
     part = rule(
         mu,
         sigma if quantiser.distance == "sigma" else mu.abs(),
@@ -91,7 +91,7 @@ def _clustered(
 
 def pull(quantiser: Wfn, mu_R: Tensor, centres_K: Tensor, loss: Tensor) -> Tensor:
     """Compute the gradient (R,) of the term that draws free weights, at least one, to centres."""
-    term, slope_R = running_mean.attraction(
+    term, slope_R = _running_mean.attraction(
         mu_R, centres_K, temperature=quantiser.temperature, zero_below=2.0**-quantiser.bits
     )
     # Scaled so that the term is this share of the loss, unless all weights are at a centre.

@@ -15,9 +15,9 @@ from typing import Annotated, Any
 import typer
 
 import tuneparts
-from tuneparts.cli import estimate, options
-from tuneparts.cli.output import Form, put, terminal
-from tuneparts.cli.running import parse_seeds
+from tuneparts.cli import _estimate, _options
+from tuneparts.cli._output import Form, put, terminal
+from tuneparts.cli._running import parse_seeds
 from tuneparts.core import access, provenance
 from tuneparts.core.errors import ClusterError, ConfigError, SecurityError, TunepartsError
 from tuneparts.core.redaction import of_process, redact
@@ -41,20 +41,20 @@ def submit(
         ),
     ],
     address: Annotated[str, typer.Option(help="Job server of the head node, http://HOST:8265.")],
-    scale: options.Scale = "cpu",
-    trials: options.Trials = None,
-    seeds: options.Seeds = None,
-    arms: options.Arms = None,
-    changes: options.Set = None,
-    storage: options.Storage = None,
+    scale: _options.Scale = "cpu",
+    trials: _options.Trials = None,
+    seeds: _options.Seeds = None,
+    arms: _options.Arms = None,
+    changes: _options.Set = None,
+    storage: _options.Storage = None,
     results: Annotated[
         str | None,
         typer.Option(
             help="Folder of the cluster for journal and reports; it must outlive the job."
         ),
     ] = None,
-    resume: options.Resume = False,
-    retry_failed: options.Retry = False,
+    resume: _options.Resume = False,
+    retry_failed: _options.Retry = False,
     environment: Annotated[
         list[str] | None,
         typer.Option("--env", help="Set on the cluster; may be repeated.", metavar="NAME=VALUE"),
@@ -218,11 +218,11 @@ async def _print_logs(client: Any, job: str) -> None:
 
 @cluster.command()
 def status(
-    name: options.SomeSearch = None,
-    address: options.Address = None,
-    scale: options.Scale = "cpu",
-    as_json: options.Json = False,
-    as_csv: options.Csv = False,
+    name: _options.SomeSearch = None,
+    address: _options.Address = None,
+    scale: _options.Scale = "cpu",
+    as_json: _options.Json = False,
+    as_csv: _options.Csv = False,
 ) -> None:
     """Show nodes, CPUs and GPUs; with NAME what a search would use and how long it would take."""
     form = Form.of(as_json=as_json, as_csv=as_csv)
@@ -248,8 +248,8 @@ def status(
         return
     needs = {arm.name: bundles(arm) for arm in search.arms}
     refuse_unplaceable(needs, nodes)
-    per_pass = estimate.seconds_per_arm(search, console)
-    plans = {plan["arm"]: plan for plan in estimate.plan_rows(search, per_pass)}
+    per_pass = _estimate.seconds_per_arm(search, console)
+    plans = {plan["arm"]: plan for plan in _estimate.plan_rows(search, per_pass)}
     work = {name: plan["hours"] * 3600 for name, plan in plans.items()}
     longest = {arm.name: per_pass[arm.name] * arm.config.passes for arm in search.arms}
     at_once = {n: min(slots(needs[n], nodes), plan["trials"]) for n, plan in plans.items()}

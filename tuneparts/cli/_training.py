@@ -9,8 +9,8 @@ import typer
 from rich.progress import Progress
 
 import tuneparts
-from tuneparts.cli import options
-from tuneparts.cli.output import Form, put, terminal, write
+from tuneparts.cli import _options
+from tuneparts.cli._output import Form, put, terminal, write
 from tuneparts.core import redaction, schema
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods import catalog
@@ -19,14 +19,14 @@ from tuneparts.search.load import parse_change
 app = typer.Typer()
 
 
-@app.command(epilog=options.words("hyper", "pass"))
+@app.command(epilog=_options.words("hyper", "pass"))
 def fit(
-    method: options.Method,
+    method: _options.Method,
     data: Annotated[str, typer.Option(help="A set of `tuneparts data`.")] = "digits",
     seed: Annotated[int, typer.Option(help="Seed of every random stream.")] = 0,
-    changes: options.MethodSet = None,
-    as_json: options.Json = False,
-    as_csv: options.Csv = False,
+    changes: _options.MethodSet = None,
+    as_json: _options.Json = False,
+    as_csv: _options.Csv = False,
 ) -> None:
     """Train one learner in this process, without Ray or MLflow.
 
@@ -85,7 +85,7 @@ def split_changes(changes: Sequence[str], method: str) -> tuple[dict[str, Any], 
     return own, of_data
 
 
-@app.command(epilog=options.words("arm", "pass"))
+@app.command(epilog=_options.words("arm", "pass"))
 def compress(
     source: Annotated[
         str,
@@ -100,9 +100,9 @@ def compress(
         typer.Option(help="A set of `tuneparts data`; a run brings its own.", metavar="NAME"),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of every random stream.")] = 0,
-    changes: options.MethodSet = None,
-    as_json: options.Json = False,
-    as_csv: options.Csv = False,
+    changes: _options.MethodSet = None,
+    as_json: _options.Json = False,
+    as_csv: _options.Csv = False,
 ) -> None:
     """Compress a trained net into a file: few distinct weights, in a NumPy archive.
 

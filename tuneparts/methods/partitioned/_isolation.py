@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.partitioned.assign import Role
+from tuneparts.methods.partitioned._assign import Role
 from tuneparts.methods.partitioned.mixed import MixedBatch
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.models.surgery import reweighted, under_all_names

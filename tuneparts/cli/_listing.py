@@ -17,8 +17,8 @@ import typer
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from tuneparts.cli import options
-from tuneparts.cli.output import Form, put, terminal
+from tuneparts.cli import _options
+from tuneparts.cli._output import Form, put, terminal
 from tuneparts.core import atomic
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.methods import catalog
@@ -39,9 +39,9 @@ _DEEPEST = 2
 """Dots of a path below which configs inside are not followed."""
 
 
-@app.command(epilog=options.words("hyper", "pass"))
+@app.command(epilog=_options.words("hyper", "pass"))
 def methods(
-    name: options.SomeMethod = None, as_json: options.Json = False, as_csv: options.Csv = False
+    name: _options.SomeMethod = None, as_json: _options.Json = False, as_csv: _options.Csv = False
 ) -> None:
     """List the methods that a search can use; with NAME its fields, to be set by `--set`."""
     form = Form.of(as_json=as_json, as_csv=as_csv)
@@ -59,8 +59,8 @@ def methods(
 @app.command()
 def nets(
     name: Annotated[str | None, typer.Argument(help="One net, with its fields.")] = None,
-    as_json: options.Json = False,
-    as_csv: options.Csv = False,
+    as_json: _options.Json = False,
+    as_csv: _options.Csv = False,
 ) -> None:
     """List the nets that a config can name; with NAME its fields."""
     form = Form.of(as_json=as_json, as_csv=as_csv)
@@ -84,12 +84,12 @@ def nets(
     _fields(form, NETS[name], "--set ARM.net.FIELD=VALUE", name)
 
 
-@app.command(epilog=options.words("search", "arm", "scale"))
+@app.command(epilog=_options.words("search", "arm", "scale"))
 def searches(
-    name: options.SomeSearch = None,
-    scale: options.Scale = "cpu",
-    as_json: options.Json = False,
-    as_csv: options.Csv = False,
+    name: _options.SomeSearch = None,
+    scale: _options.Scale = "cpu",
+    as_json: _options.Json = False,
+    as_csv: _options.Csv = False,
 ) -> None:
     """List the search files, each a question; with NAME its arms and what they vary."""
     form = Form.of(as_json=as_json, as_csv=as_csv)
@@ -106,7 +106,7 @@ def searches(
     console = terminal(form)
     with console.status("reading the search file"):
         found = load.load(name, scale=scale)
-    from tuneparts.cli.estimate import plan_rows
+    from tuneparts.cli._estimate import plan_rows
 
     rows = [
         {key: row[key] for key in ("arm", "method", "algorithm", "trials", "passes")}
@@ -131,8 +131,8 @@ def data(
     download: Annotated[
         str | None, typer.Option(help="Fetch this set into the cache.", metavar="NAME")
     ] = None,
-    as_json: options.Json = False,
-    as_csv: options.Csv = False,
+    as_json: _options.Json = False,
+    as_csv: _options.Csv = False,
 ) -> None:
     """List the data sets, where each was found, or how to get it; with NAME its fields."""
     form = Form.of(as_json=as_json, as_csv=as_csv)
@@ -192,7 +192,7 @@ def _docstring(module: str, cls: str) -> str:
     return ""
 
 
-@app.command(epilog=options.words("search", "arm"))
+@app.command(epilog=_options.words("search", "arm"))
 def new(
     name: Annotated[
         str, typer.Argument(help="Of the search: small letters, digits and underscores.")

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tuneparts.core import _torchvision
 from tuneparts.core.errors import DataError
-from tuneparts.data.images import ImageFiles, class_names, image_names, list_images
+from tuneparts.data._images import ImageFiles, class_names, image_names, list_images
 from tuneparts.data.task import DataSource, Examples, Parts
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import pandas as pd
 
 from tuneparts.core import schema, seeding
 from tuneparts.core.glossary import PASS_IN_SHORT
+from tuneparts.results.figures._style import arm_styles, focus_note, in_focus
 from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note, means, spelled
-from tuneparts.results.figures.style import arm_styles, focus_note, in_focus
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import column, seed_cost
 from tuneparts.results.statistics import expected_best_interval

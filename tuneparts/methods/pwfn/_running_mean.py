@@ -23,8 +23,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tuneparts.methods.pwfn.centres import grid_integers, nearest, progression
-from tuneparts.methods.pwfn.threshold import SIGMA_FLOOR, Clustering, FixingStage, check_finite
+from tuneparts.methods.pwfn._centres import grid_integers, nearest, progression
+from tuneparts.methods.pwfn._threshold import SIGMA_FLOOR, Clustering, FixingStage, check_finite
 
 BLOCK = 2**22
 """Most distances of `attraction` in memory at once: it stays O(R + BLOCK)."""

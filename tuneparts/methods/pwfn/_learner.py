@@ -21,12 +21,12 @@ from torch import Tensor, nn
 from tuneparts.core import settings
 from tuneparts.core.errors import CheckpointError
 from tuneparts.data.task import digest
-from tuneparts.methods.pwfn import codefile, quantisers
-from tuneparts.methods.pwfn import sigma as deviations
+from tuneparts.methods.pwfn import _quantisers, codefile
+from tuneparts.methods.pwfn import _sigma as deviations
+from tuneparts.methods.pwfn._gaussian import FLOOR, Gaussians, Lent, cover
+from tuneparts.methods.pwfn._quantisers import Channels, channels_of
+from tuneparts.methods.pwfn._threshold import Clustering
 from tuneparts.methods.pwfn.config import Free, PwfnConfig, Uniform, Wfn
-from tuneparts.methods.pwfn.gaussian import FLOOR, Gaussians, Lent, cover
-from tuneparts.methods.pwfn.quantisers import Channels, channels_of
-from tuneparts.methods.pwfn.threshold import Clustering
 from tuneparts.models.survey import PROBE
 from tuneparts.training import checkpoint, passes
 from tuneparts.training.learner import Columns, Context
@@ -113,7 +113,7 @@ class PwfnLearner(
         """What a file holds of each weight (N,): its value, or its integer."""
         mu_N, quantiser = self.gaussians.means(), self.config.quantiser
         if isinstance(quantiser, Uniform) and self._num_rounds_done:
-            return quantisers.codes(quantiser, mu_N, self._channels)[0]
+            return _quantisers.codes(quantiser, mu_N, self._channels)[0]
         return mu_N
 
     def _num_bytes(self) -> float:
@@ -200,7 +200,7 @@ class PwfnLearner(
             loss = self._backward()
             if isinstance(config.quantiser, Wfn) and self._centres_K is not None:
                 free_R = self.gaussians.means()[~self.gaussians.fixed]
-                slope_R = quantisers.pull(config.quantiser, free_R, self._centres_K, loss)
+                slope_R = _quantisers.pull(config.quantiser, free_R, self._centres_K, loss)
                 self.gaussians.add_gradients(slope_R)
             self.gaussians.mask_gradients()
             self._clip()
@@ -241,7 +241,7 @@ class PwfnLearner(
 
     def _straight_through(self, quantiser: Uniform) -> Tensor:
         """Leave the gradients of rounded weights in those behind them (Bengio et al. 2013)."""
-        rounded_N = quantisers.rounded(quantiser, self.gaussians.means(), self._channels)
+        rounded_N = _quantisers.rounded(quantiser, self.gaussians.means(), self._channels)
         values = {
             name: part.clone().requires_grad_(self.gaussians.mus[name].requires_grad)
             for name, part in self.gaussians.parts(rounded_N).items()
@@ -293,15 +293,15 @@ class PwfnLearner(
         free_sigma = sigma_N[~fixed_N]
         order = self.generator(f"permute sigma {number}")
         if isinstance(config.quantiser, Uniform):
-            rounded_N = quantisers.rounded(config.quantiser, mu_N, self._channels)
+            rounded_N = _quantisers.rounded(config.quantiser, mu_N, self._channels)
             result = Clustering(rounded_N, sigma_N, torch.ones_like(fixed_N), ())
         else:
-            result = quantisers.fix(
+            result = _quantisers.fix(
                 config.quantiser,
                 mu_N,
                 deviations.controlled(sigma_N, fixed_N, config.sigma.control, order),
                 fixed_N,
-                num_fixed=quantisers.quota(len(mu_N), config.fractions[number]),
+                num_fixed=_quantisers.quota(len(mu_N), config.fractions[number]),
                 rounds_left=len(config.fractions) - number - 1,
             )
         # Of the free weights the quantiser may have seen a control; they keep their own deviations.

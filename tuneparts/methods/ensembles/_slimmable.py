@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
+from tuneparts.methods.ensembles._deep import narrowed
 from tuneparts.methods.ensembles.config import SlimmableConfig, UniversallySlimmableConfig
-from tuneparts.methods.ensembles.deep import narrowed
 from tuneparts.models import NetConfig
 from tuneparts.models.surgery import give_up, reweighted
 from tuneparts.training.learner import Context

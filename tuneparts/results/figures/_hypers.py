@@ -14,8 +14,8 @@ import pandas as pd
 from PIL import Image
 
 from tuneparts.core import schema
+from tuneparts.results.figures._style import arm_styles, focus_note, in_focus
 from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note
-from tuneparts.results.figures.style import arm_styles, focus_note, in_focus
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import reported
 from tuneparts.results.tables import label, number

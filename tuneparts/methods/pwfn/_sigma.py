@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from tuneparts.core import seeding
+from tuneparts.methods.pwfn._gaussian import FLOOR, Gaussians, blocks
 from tuneparts.methods.pwfn.config import Control, PullForm, StartForm
-from tuneparts.methods.pwfn.gaussian import FLOOR, Gaussians, blocks
 from tuneparts.training.learner import Columns
 
 SCALE = 0.0025

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from tuneparts.methods.superweights import similarity
-from tuneparts.methods.superweights.allocation import SharingPlan
-from tuneparts.methods.superweights.similarity import Labels, Similarity, members_of, numbered
+from tuneparts.methods.superweights import _similarity
+from tuneparts.methods.superweights._allocation import SharingPlan
+from tuneparts.methods.superweights._similarity import Labels, Similarity, members_of, numbered
 
 Ties = list[Labels]
 """For each slot of the plan, a row for each of its users; rows in order of first appearance."""
@@ -50,7 +50,7 @@ def split(
     ties: Ties,
     similarities: Sequence[Similarity],
     threshold: float,
-    grouping: Callable[[Similarity, float], Labels] = similarity.group,
+    grouping: Callable[[Similarity, float], Labels] = _similarity.group,
 ) -> tuple[Ties, list[list[int]]]:
     """Separate tied uses that are not similar enough, slot by slot; (U, U) over the users of each.
 
@@ -60,7 +60,7 @@ def split(
     origins: list[list[int]] = []
     for rows, similarity_UU in zip(ties, similarities, strict=True):
         tied = {row: similarity_UU[np.ix_(own, own)] for row, own in members_of(rows).items()}
-        new_ties.append(numbered(similarity.split(rows, tied, threshold, grouping=grouping)))
+        new_ties.append(numbered(_similarity.split(rows, tied, threshold, grouping=grouping)))
         origins.append([rows[own[0]] for own in members_of(new_ties[-1]).values()])
     return new_ties, origins
 

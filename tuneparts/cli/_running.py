@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from tuneparts.cli import options, reading
-from tuneparts.cli.output import Form, terminal
+from tuneparts.cli import _options, _reading
+from tuneparts.cli._output import Form, terminal
 from tuneparts.core import provenance, settings
 from tuneparts.core.errors import AllFailedError, BusyError, ConfigError, InterruptedRunError
 from tuneparts.core.redaction import redact
@@ -30,25 +30,25 @@ PATIENCE = 30.0
 """Seconds that a driver may take to answer."""
 
 
-@app.command(epilog=options.words("search", "arm", "trial", "replicate", "scale", "pass"))
+@app.command(epilog=_options.words("search", "arm", "trial", "replicate", "scale", "pass"))
 def search(
-    name: options.Search,
-    scale: options.Scale = "cpu",
-    address: options.Address = None,
-    local: options.Local = False,
-    ray: options.Ray = False,
-    cpus: options.Cpus = None,
-    trials: options.Trials = None,
-    seeds: options.Seeds = None,
-    arms: options.Arms = None,
-    changes: options.Set = None,
-    storage: options.Storage = None,
+    name: _options.Search,
+    scale: _options.Scale = "cpu",
+    address: _options.Address = None,
+    local: _options.Local = False,
+    ray: _options.Ray = False,
+    cpus: _options.Cpus = None,
+    trials: _options.Trials = None,
+    seeds: _options.Seeds = None,
+    arms: _options.Arms = None,
+    changes: _options.Set = None,
+    storage: _options.Storage = None,
     dry_run: Annotated[
         bool, typer.Option(help="Print the plan and its cost; run nothing.")
     ] = False,
-    resume: options.Resume = False,
-    as_json: options.Json = False,
-    as_csv: options.Csv = False,
+    resume: _options.Resume = False,
+    as_json: _options.Json = False,
+    as_csv: _options.Csv = False,
 ) -> None:
     """Run a search and print the table that answers its question."""
     replicates, form = parse_seeds(seeds), Form.of(as_json=as_json, as_csv=as_csv)
@@ -66,11 +66,11 @@ def search(
         from tuneparts.results import running  # brings pandas, and a mistake is printed before
     console.print(f"{path.stem} at scale {scale}: {load.question(path)}")
     if dry_run:
-        from tuneparts.cli import estimate
+        from tuneparts.cli import _estimate
 
         resolved = fitted(resolved, place)
         running.check(resolved)
-        estimate.print_plan(resolved, console, form)
+        _estimate.print_plan(resolved, console, form)
         return
     refuse_temporary_results()
     with running.begun(resolved, place, console, storage=storage, resume=resume) as made:
@@ -126,14 +126,14 @@ def execute(
                 place,
                 retry_failed=retry_failed,
                 console=console,
-                show=lambda results: reading.show(results, console),
+                show=lambda results: _reading.show(results, console),
             )
         except InterruptedRunError as error:
             console.print(str(error), soft_wrap=True)
             raise SystemExit(128 + (came[0] if came else signal.SIGINT)) from None
     console.print(where_to_look(made), soft_wrap=True)
     if form is not Form.TABLE:
-        reading.write(results, form)
+        _reading.write(results, form)
     trials = results.trials
     if len(trials) and (trials["outcome"] == "failed").all():
         first = trials.iloc[0]
@@ -188,12 +188,12 @@ def where_to_look(run: runs.Run) -> str:
 
 @app.command()
 def resume(
-    run: options.Run = None,
-    address: options.Address = None,
-    local: options.Local = False,
-    ray: options.Ray = False,
-    retry_failed: options.Retry = False,
-    cpus: options.Cpus = None,
+    run: _options.Run = None,
+    address: _options.Address = None,
+    local: _options.Local = False,
+    ray: _options.Ray = False,
+    retry_failed: _options.Retry = False,
+    cpus: _options.Cpus = None,
 ) -> None:
     """Continue a run that was interrupted; by default the newest."""
     refuse_temporary_results()
@@ -209,9 +209,9 @@ def resume(
     execute(found, place, console, retry_failed=retry_failed)
 
 
-@app.command(epilog=options.words("arm", "trial", "replicate"))
+@app.command(epilog=_options.words("arm", "trial", "replicate"))
 def extend(
-    run: options.NeededRun,
+    run: _options.NeededRun,
     trials: Annotated[
         str | None,
         typer.Option(help="Trials of each searching arm in all, or of some: random=128,gp=64."),
@@ -227,10 +227,10 @@ def extend(
         str | None,
         typer.Option(help="The search file of the new arms; that of the run when not given."),
     ] = None,
-    address: options.Address = None,
-    local: options.Local = False,
-    ray: options.Ray = False,
-    cpus: options.Cpus = None,
+    address: _options.Address = None,
+    local: _options.Local = False,
+    ray: _options.Ray = False,
+    cpus: _options.Cpus = None,
     dry_run: Annotated[bool, typer.Option(help="Say what would be new; run nothing.")] = False,
     until_decided: Annotated[
         str | None,
@@ -254,7 +254,7 @@ def extend(
             "`--until-decided` adds replicates of two arms and nothing else, but got more. "
             "Extend the run twice."
         )
-    pair = None if until_decided is None else reading.parse_pair(until_decided)
+    pair = None if until_decided is None else _reading.parse_pair(until_decided)
     numbers, replicates = parse_trials(trials), parse_seeds(seeds) or ()
     from tuneparts.results import running
 
@@ -298,7 +298,7 @@ def parse_trials(text: str | None) -> int | dict[str, int] | None:
 
 
 @app.command()
-def stop(run: options.NeededRun) -> None:
+def stop(run: _options.NeededRun) -> None:
     """Stop a run for good from another terminal, wherever it runs.
 
     What has finished counts, what runs ends as stopped, and what had not started is counted as
@@ -332,7 +332,7 @@ def stop(run: options.NeededRun) -> None:
 
 
 @app.command()
-def sync(run: options.Run = None) -> None:
+def sync(run: _options.Run = None) -> None:
     """Send to MLflow what it lacks of a run; by default the newest.
 
     A search needs no MLflow to run: what its server missed lies in the run's folder. This replays

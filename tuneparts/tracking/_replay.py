@@ -28,9 +28,9 @@ from tuneparts.search import events
 from tuneparts.search.events import ReplicateStopped, TrialId
 from tuneparts.search.state import RunState, TrialRecord
 from tuneparts.tracking import card, record, store
+from tuneparts.tracking._trial_run import ParentRun, TrialRun, milliseconds
 from tuneparts.tracking.card import SearchCard
 from tuneparts.tracking.record import Status
-from tuneparts.tracking.trial_run import ParentRun, TrialRun, milliseconds
 
 _CHUNK = 2**20
 """Bytes of the journal that are read and sent at a time, so that memory does not grow with it."""

@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 
 import tuneparts
-from tuneparts.cli import options, output
-from tuneparts.cli.output import Form, terminal
+from tuneparts.cli import _options, _output
+from tuneparts.cli._output import Form, terminal
 from tuneparts.core import atomic, settings
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.redaction import redact
@@ -27,10 +27,10 @@ _MOST = 20
 
 @app.command()
 def report(
-    run: options.Read = None,
-    open_page: options.Open = False,
-    as_json: options.Json = False,
-    as_csv: options.Csv = False,
+    run: _options.Read = None,
+    open_page: _options.Open = False,
+    as_json: _options.Json = False,
+    as_csv: _options.Csv = False,
 ) -> None:
     """Print a run's answer and table, and write its Markdown, CSV and HTML; by default the newest.
 
@@ -71,7 +71,7 @@ def write(results: "tuneparts.Results", form: Form) -> None:
     """Print what a run found for a program: a row per arm, with means and standard errors."""
     rows: list[dict[Any, Any]] = results.table.to_dict("records")
     facts = {"question": results.metadata.question, "answer": results.answer}
-    output.write(form, "arms", rows, run=results.name, **facts)
+    _output.write(form, "arms", rows, run=results.name, **facts)
 
 
 def _short(path: Path) -> Path:
@@ -80,9 +80,9 @@ def _short(path: Path) -> Path:
     return path.absolute().relative_to(here) if path.absolute().is_relative_to(here) else path
 
 
-@app.command(epilog=options.words("arm", "replicate"))
+@app.command(epilog=_options.words("arm", "replicate"))
 def compare(
-    run: options.Read = None,
+    run: _options.Read = None,
     pairs: Annotated[
         str | None, typer.Option(help="Pairs of arms, as in partitioned:random,validation:random.")
     ] = None,
@@ -106,8 +106,8 @@ def compare(
             metavar="COST=COUNT",
         ),
     ] = None,
-    as_json: options.Json = False,
-    as_csv: options.Csv = False,
+    as_json: _options.Json = False,
+    as_csv: _options.Csv = False,
 ) -> None:
     """Say which arms are better, worse, equivalent, or cannot be told apart."""
     form = Form.of(as_json=as_json, as_csv=as_csv)
@@ -129,7 +129,7 @@ def compare(
                 rows[-1] |= bounds(one.decision.interval, "always_valid_")
                 rows[-1]["always_valid_verdict"] = one.decision.verdict or "cannot tell"
         facts = {"run": results.name, "metric": metric, "within": margin, "at": at}
-        output.write(form, "comparisons", rows, **facts)
+        _output.write(form, "comparisons", rows, **facts)
         return
     table = comparing.table(found, f"{results.metadata.name}: comparisons", metric, margin)
     if at is not None:
@@ -146,7 +146,7 @@ def parse_pair(text: str) -> tuple[str, str]:
     return one.strip(), other.strip()
 
 
-@app.command(epilog=options.words("arm", "scale"))
+@app.command(epilog=_options.words("arm", "scale"))
 def ranks(
     names: Annotated[
         list[str],
@@ -174,8 +174,8 @@ def ranks(
         Path | None,
         typer.Option(help="Draw it over the runs into this .html or .svg file.", metavar="FILE"),
     ] = None,
-    as_json: options.Json = False,
-    as_csv: options.Csv = False,
+    as_json: _options.Json = False,
+    as_csv: _options.Csv = False,
 ) -> None:
     """Compare arms over several runs as one benchmark: which one is good on every task?
 
@@ -215,7 +215,7 @@ def ranks(
     else:
         facts = {"runs": list(searches), "metric": metric, "against": together.against}
         facts["normalised"] = list(together.references)
-        output.write(form, "arms", over_tasks.rows(named, together), **facts)
+        _output.write(form, "arms", over_tasks.rows(named, together), **facts)
     if out is not None:
         atomic.write_text(out / "benchmark.html", page.benchmark_page(table))
         atomic.write_text(out / "benchmark.md", rendering.to_markdown([table]))
@@ -244,9 +244,9 @@ def difference(data: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[Any]]:
     return "run", list(data)
 
 
-@app.command(epilog=options.words("arm", "trial"))
+@app.command(epilog=_options.words("arm", "trial"))
 def export(
-    run: options.Run = None,
+    run: _options.Run = None,
     to: Annotated[str, typer.Option(help="optuna, csv, parquet or results.")] = "optuna",
     out: Annotated[
         Path | None,
@@ -274,13 +274,13 @@ def export(
     console.print("\n".join(lines), soft_wrap=True)
 
 
-@app.command(epilog=options.words("trial"))
+@app.command(epilog=_options.words("trial"))
 def verify(
-    run: options.Run = None,
+    run: _options.Run = None,
     trials: Annotated[int, typer.Option(min=1, help="How many trials, chosen at random.")] = 5,
     seed: Annotated[int, typer.Option(help="Seed of the choice.")] = 0,
-    as_json: options.Json = False,
-    as_csv: options.Csv = False,
+    as_json: _options.Json = False,
+    as_csv: _options.Csv = False,
 ) -> None:
     """Train trials of a run again and compare every number they reported; by default the newest.
 
@@ -311,7 +311,7 @@ def verify(
     if form is not Form.TABLE:
         facts = {"run": one_run.name, "trials": len(done), "numbers": count, "failed": failed}
         rows = [{**vars(one), "trial": str(one.trial)} for one in found]
-        output.write(form, "differences", rows, **facts)
+        _output.write(form, "differences", rows, **facts)
     if not found and not failed:
         console.print(f"{count:,} numbers of {len(done)} trials are the same")
         return
@@ -325,9 +325,9 @@ def verify(
     raise SystemExit(1)
 
 
-@app.command(epilog=options.words("arm"))
+@app.command(epilog=_options.words("arm"))
 def register(
-    run: options.Run = None,
+    run: _options.Run = None,
     arm: Annotated[str | None, typer.Option(help="Not the best arm but this one.")] = None,
     name: Annotated[
         str | None, typer.Option(help="Name in the registry; the search's own by default.")

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.baselines.config import LaplaceConfig
-from tuneparts.methods.baselines.curvature import (
+from tuneparts.methods.baselines._curvature import (
     Curvature,
     averaged,
     check_factors,
@@ -31,6 +30,7 @@ from tuneparts.methods.baselines.curvature import (
     kronecker_ggn,
     log_evidence,
 )
+from tuneparts.methods.baselines.config import LaplaceConfig
 from tuneparts.methods.baselines.standard import OneNetLearner
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step

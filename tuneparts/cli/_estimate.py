@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from tuneparts.cli.output import Form, write
+from tuneparts.cli._output import Form, write
 from tuneparts.core.errors import DataMissingError
 from tuneparts.core.glossary import PASS_IN_SHORT
 from tuneparts.core.provenance import usable_cpus

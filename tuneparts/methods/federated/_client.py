@@ -25,7 +25,7 @@ from tuneparts.core.errors import DivergedError
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.target import Target
 from tuneparts.hypers.hypers import Hypers
-from tuneparts.methods.federated.exchange import Answer, Broadcast, Dropped, Update
+from tuneparts.methods.federated._exchange import Answer, Broadcast, Dropped, Update
 from tuneparts.methods.partitioned.steps import PartitionedOptimiser
 from tuneparts.methods.partitioned.subnetwork import Partitioned, View
 from tuneparts.training.config import OptimiserConfig

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from tuneparts.core import schema
+from tuneparts.results.figures._style import arm_styles, focus_note
 from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note
-from tuneparts.results.figures.style import arm_styles, focus_note
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import column, members
 from tuneparts.results.tables import label

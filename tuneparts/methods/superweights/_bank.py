@@ -16,11 +16,11 @@ from itertools import groupby
 import torch
 from torch import Tensor, nn
 
-from tuneparts.methods.superweights.allocation import SharingPlan, assemble, disassemble
-from tuneparts.methods.superweights.clusters import Layer
+from tuneparts.methods.superweights._allocation import SharingPlan, assemble, disassemble
+from tuneparts.methods.superweights._clusters import Layer
+from tuneparts.methods.superweights._similarity import members_of
+from tuneparts.methods.superweights._ties import Ties
 from tuneparts.methods.superweights.config import Initialisation
-from tuneparts.methods.superweights.similarity import members_of
-from tuneparts.methods.superweights.ties import Ties
 from tuneparts.models.surgery import give_up
 from tuneparts.training.members import NetMembers
 

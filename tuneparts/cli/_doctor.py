@@ -10,8 +10,8 @@ from pathlib import Path
 
 import typer
 
-from tuneparts.cli import options
-from tuneparts.cli.output import Form, put, terminal
+from tuneparts.cli import _options
+from tuneparts.cli._output import Form, put, terminal
 from tuneparts.core import provenance, settings
 from tuneparts.core.redaction import redact
 from tuneparts.search import load, runs
@@ -27,7 +27,7 @@ class _AbsentError(Exception):
 
 
 @app.command()
-def doctor(as_json: options.Json = False, as_csv: options.Csv = False) -> None:
+def doctor(as_json: _options.Json = False, as_csv: _options.Csv = False) -> None:
     """Check the installation: versions, devices, Ray, store, data, disk; say what to do next."""
     form = Form.of(as_json=as_json, as_csv=as_csv)
     checks = {

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.pwfn.centres import grid_integers
+from tuneparts.methods.pwfn._centres import grid_integers
 
 SIGMA_FLOOR = 2.0**-20
 """Distances divide by at least this: a fixed weight may have a deviation of exactly 0."""

@@ -26,7 +26,7 @@ import numpy as np
 from torch import nn
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.superweights.similarity import Labels, Similarity, members_of, numbered
+from tuneparts.methods.superweights._similarity import Labels, Similarity, members_of, numbered
 from tuneparts.models.surgery import tied_names
 
 

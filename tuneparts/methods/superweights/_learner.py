@@ -14,12 +14,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from tuneparts.core import seeding
-from tuneparts.methods.superweights import clusters, similarity, ties
-from tuneparts.methods.superweights.allocation import SharingPlan, least_weights, make_plan
-from tuneparts.methods.superweights.bank import SuperweightMembers, TemplateBank
+from tuneparts.methods.superweights import _clusters, _similarity, _ties
+from tuneparts.methods.superweights._allocation import SharingPlan, least_weights, make_plan
+from tuneparts.methods.superweights._bank import SuperweightMembers, TemplateBank
+from tuneparts.methods.superweights._similarity import GradientSums, Labels, Similarity
+from tuneparts.methods.superweights._ties import Ties
 from tuneparts.methods.superweights.config import SharingStage, SuperweightsConfig
-from tuneparts.methods.superweights.similarity import GradientSums, Labels, Similarity
-from tuneparts.methods.superweights.ties import Ties
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
 from tuneparts.training.members import NetMembersLearner
@@ -55,21 +55,23 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
         self._layers = [
             layer
             for member, net in enumerate(nets)
-            for layer in clusters.layers_of(net, member, None if shared is None else shared[member])
+            for layer in _clusters.layers_of(
+                net, member, None if shared is None else shared[member]
+            )
         ]
         self.budget = allocation.budget or int(
-            allocation.relative * clusters.largest_member(self._layers)
+            allocation.relative * _clusters.largest_member(self._layers)
         )
-        self._bins = clusters.depth_bins(self._layers, config.sharing.num_bins)
+        self._bins = _clusters.depth_bins(self._layers, config.sharing.num_bins)
         if allocation.when_short == "merge":
-            self._bins = clusters.merge_to_fit(self._layers, self._bins, self._least, self.budget)
+            self._bins = _clusters.merge_to_fit(self._layers, self._bins, self._least, self.budget)
         is_released = config.sharing.scope == "released"
-        self._grouping = similarity.relabelled if is_released else similarity.group
+        self._grouping = _similarity.relabelled if is_released else _similarity.group
         self._found: dict[str, float] = {}
         self._sums = GradientSums(context.device)
         plan = self._plan(self._bins)
         is_search = self.stage is SharingStage.SEARCH
-        self._install(plan, ties.shared(plan) if is_search else self._first_ties(plan, {}))
+        self._install(plan, _ties.shared(plan) if is_search else self._first_ties(plan, {}))
 
     @property
     def stage(self) -> SharingStage:
@@ -123,19 +125,19 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
 
     def _leaders(self, similarities: Mapping[int, Similarity]) -> dict[int, int]:
         """Find the layers that join the cluster of another one, by position."""
-        finders = {"reference": clusters.reference_leaders, "released": clusters.released_leaders}
+        finders = {"reference": _clusters.reference_leaders, "released": _clusters.released_leaders}
         find = finders.get(self.config.sharing.scope)
         return {} if find is None else find(self._layers, self._bins, similarities)
 
     def _first_ties(self, plan: SharingPlan, similarities: Mapping[int, Similarity]) -> Ties:
         sharing = self.config.sharing
         if sharing.coefficients != "mapped":
-            return ties.private(plan) if sharing.coefficients == "private" else ties.shared(plan)
+            return _ties.private(plan) if sharing.coefficients == "private" else _ties.shared(plan)
         if not similarities:
-            return ties.mapped(plan, ties.partners_by_place(plan))
+            return _ties.mapped(plan, _ties.partners_by_place(plan))
         if sharing.scope == "released":
-            return ties.mapped(plan, self._leaders(similarities))
-        return ties.mapped(plan, ties.partners_by_similarity(plan, self._bins, similarities))
+            return _ties.mapped(plan, self._leaders(similarities))
+        return _ties.mapped(plan, _ties.partners_by_similarity(plan, self._bins, similarities))
 
     def _install(self, plan: SharingPlan, tied: Ties, *, stream: str = "start") -> None:
         """Make new members and a new optimiser; search and training draw from different streams."""
@@ -159,15 +161,15 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
 
     def _form_clusters(self) -> None:
         total, halves = self._sums.take()
-        similarities = similarity.layer_similarities(total, self._bins)
+        similarities = _similarity.layer_similarities(total, self._bins)
         labels, tau = self._fitting_clusters(similarities)
         asked = self.config.sharing.tau
         if tau < asked:
             message = "tau is %.2f instead of %.2f: more clusters than that do not fit %d weights"
             _log.warning(message, tau, asked, self.budget)
-        by_half = [similarity.layer_similarities(half, self._bins) for half in halves]
+        by_half = [_similarity.layer_similarities(half, self._bins) for half in halves]
         self._found = {"superweights/tau_asked": asked, "superweights/tau": tau}
-        self._found |= similarity.metrics(similarities, by_half)
+        self._found |= _similarity.metrics(similarities, by_half)
         plan = self._plan(labels)
         self._install(plan, self._first_ties(plan, similarities), stream="anew")
 
@@ -177,13 +179,13 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
         leaders = self._leaders(similarities)
         tau = self.config.sharing.tau
         while tau > -1 - _TAU_STEP:
-            labels = similarity.split(
+            labels = _similarity.split(
                 self._bins, similarities, tau, following=leaders, grouping=self._grouping
             )
             drawn = [labels]
             if self.config.sharing.clusters == "random" and self._least(labels) <= self.budget:
                 # Other layers of the same numbers need other weights: the first draw that fits.
-                drawn = [clusters.shuffled(labels, self._bins, generator) for _ in range(_DRAWS)]
+                drawn = [_clusters.shuffled(labels, self._bins, generator) for _ in range(_DRAWS)]
             for candidate in drawn:
                 if self._least(candidate) <= self.budget:
                     return candidate, tau
@@ -194,8 +196,8 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
         total, _ = self._sums.take()
         bank, beta = self.model.bank, self.config.sharing.beta
         assert beta is not None  # there is no such stage without it
-        cosines = [similarity.row_cosines(rows) for rows in bank.coefficient_gradients(total)]
-        new_ties, origins = ties.split(bank.ties, cosines, beta, self._grouping)
+        cosines = [_similarity.row_cosines(rows) for rows in bank.coefficient_gradients(total)]
+        new_ties, origins = _ties.split(bank.ties, cosines, beta, self._grouping)
         old, old_rows = self.optimiser, list(bank.coefficients_RK)
         indices = bank.retie(new_ties, origins)
         self._make_optimiser()
