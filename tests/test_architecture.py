@@ -32,21 +32,21 @@ HOMES = {
 
 
 SIZES = {
-    "all": (38000, 210, 913),
-    "cli": (2213, 12, 53),
-    "core": (1614, 16, 82),
-    "data": (2512, 13, 53),
-    "executors": (2116, 12, 51),
-    "hypers": (1893, 7, 42),
-    "methods": (9617, 54, 221),
-    "models": (1533, 8, 49),
-    "ray": (431, 3, 4),
-    "results": (5250, 25, 126),
-    "search": (5853, 29, 120),
+    "all": (38025, 210, 492),
+    "cli": (2213, 12, 4),
+    "core": (1614, 16, 80),
+    "data": (2512, 13, 25),
+    "executors": (2116, 12, 21),
+    "hypers": (1899, 7, 27),
+    "methods": (9627, 54, 55),
+    "models": (1533, 8, 43),
+    "ray": (431, 3, 0),
+    "results": (5252, 25, 52),
+    "search": (5860, 29, 102),
     "testing": (772, 5, 8),
     "top": (27, 2, 0),
-    "tracking": (1922, 11, 46),
-    "training": (2247, 13, 58),
+    "tracking": (1922, 11, 27),
+    "training": (2247, 13, 48),
 }
 """Most lines, files and public names of each room, and of all. They only fall: whoever adds takes
 something away, or says in the commit why not. `python tests/test_architecture.py` prints the table.
@@ -90,7 +90,9 @@ def upward_imports(path: Path) -> list[str]:
 
 
 def public_names(path: Path) -> int:
-    """Functions and classes at the top of a module that do not begin with an underscore."""
+    """Functions and classes at the top of a module, where neither begins with an underscore."""
+    if path.stem.startswith("_") and not path.stem.startswith("__"):
+        return 0
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     body = ast.parse(path.read_text("utf-8")).body
     return sum(isinstance(node, kinds) and not node.name.startswith("_") for node in body)

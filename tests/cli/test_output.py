@@ -14,7 +14,7 @@ from tuneparts import executors
 from tuneparts.cli import _doctor, _listing, serving
 from tuneparts.cli._output import PIPE_WIDTH, Form, terminal, write
 from tuneparts.cli.main import app
-from tuneparts.core.errors import ConfigError, PortError, UnknownNameError
+from tuneparts.core.errors import ConfigError, UnknownNameError, _PortError
 from tuneparts.methods import catalog
 from tuneparts.search import load, runs
 
@@ -199,7 +199,7 @@ def test_servers_refuse_a_used_port_before_they_tell_an_address(
         port = str(other.getsockname()[1])
         for verb in ("ui", "dashboard"):
             result = CliRunner().invoke(app, [verb, "--port", port])
-            assert isinstance(result.exception, PortError)
+            assert isinstance(result.exception, _PortError)
             assert "http" not in result.output
 
 
@@ -217,7 +217,7 @@ def test_a_browser_is_led_to_a_page_by_a_private_file(
 
     monkeypatch.setattr("webbrowser.open", browse)
     monkeypatch.setattr(serving, "READ_BY_THEN", 0.0)
-    serving.open_now("http://127.0.0.1:1/?token=a&b=c")
+    serving._open_now("http://127.0.0.1:1/?token=a&b=c")
     assert seen == [
         (
             '<meta http-equiv="refresh" content="0;url=http://127.0.0.1:1/?token=a&amp;b=c">',
@@ -226,4 +226,4 @@ def test_a_browser_is_led_to_a_page_by_a_private_file(
         )
     ]
     assert list(elsewhere.glob("*.html")) == []
-    assert not serving.answers("127.0.0.1", 9, patience=0.3)
+    assert not serving._answers("127.0.0.1", 9, patience=0.3)

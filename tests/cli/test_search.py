@@ -76,8 +76,8 @@ def test_a_search_is_read_parsed_tabled_and_answered_once(
         return read_text(self, *given, **named)
 
     monkeypatch.setattr(Path, "read_text", reading)
-    monkeypatch.setattr(tables, "build", counted("tabled", tables.build))
-    monkeypatch.setattr(answer, "answer", counted("answered", answer.answer))
+    monkeypatch.setattr(tables, "_build", counted("tabled", tables._build))
+    monkeypatch.setattr(answer, "_answer", counted("answered", answer._answer))
     validate = Config.model_validate.__func__
 
     def validating(cls, *given, **named):
@@ -92,12 +92,12 @@ def test_a_search_is_read_parsed_tabled_and_answered_once(
 def test_the_end_names_the_experiment_on_a_server_and_else_the_verb(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = running.create(load.load("rotated_digits", scale="smoke", arms=["none"]))
+    run = running._create(load.load("rotated_digits", scale="smoke", arms=["none"]))
     assert verb.where_to_look(run) == "MLflow UI   tuneparts ui --open"
     monkeypatch.setenv("TUNEPARTS_TRACKING_URI", "https://me:hunter2@mlflow.example/")
     assert "hunter2" not in verb.where_to_look(run)
     assert verb.where_to_look(run).endswith("mlflow.example")  # it has not answered yet
-    known = record.create(run.folder, 0.0)
+    known = record._create(run.folder, 0.0)
     known.experiment = "7"
     known.save()
     link = "mlflow.example/#/experiments/7/runs?workflowType=machine_learning"
@@ -117,7 +117,7 @@ def test_a_run_of_a_cluster_goes_on_here_only_if_told_so(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search = load.load("rotated_digits", scale="smoke", arms=["none"])
-    made = running.create(search, address="head:6379")
+    made = running._create(search, address="head:6379")
     executed = []
     monkeypatch.setattr(verb, "execute", lambda run, place, *_, **__: executed.append(place))
     with pytest.raises(ConfigError, match="--address head:6379"):
@@ -133,7 +133,7 @@ def test_a_run_of_a_cluster_goes_on_here_only_if_told_so(
     verb.resume(made.name, local=True)
     verb.resume(made.name, address="head:6379")
     assert executed == [Place(), LOCAL, Place(address="head:6379")]
-    here = running.create(search)
+    here = running._create(search)
     verb.resume(here.name)
 
 

@@ -10,7 +10,7 @@ from tuneparts.cli import _doctor, _estimate
 from tuneparts.cli.main import app
 from tuneparts.data import sets
 from tuneparts.methods import catalog
-from tuneparts.results.progress import LiveView
+from tuneparts.results.progress import _LiveView
 from tuneparts.search import load
 
 
@@ -80,7 +80,7 @@ def test_doctor(width, monkeypatch, tmp_path) -> None:
 def test_the_live_view(width) -> None:
     search = load.load("rotated_digits", scale="smoke")
     console = Console(file=io.StringIO(), width=width)
-    console.print(LiveView(search, console).render())
+    console.print(_LiveView(search, console).render())
     text = console.file.getvalue()
     assert "…" not in text
     assert all(arm.name in text for arm in search.arms)

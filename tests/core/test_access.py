@@ -9,7 +9,7 @@ import pytest
 
 from tuneparts.core import access
 from tuneparts.core.access import LOOPBACK, TokenAuth, is_loopback, refuse_open, refuse_used
-from tuneparts.core.errors import PortError, SecurityError
+from tuneparts.core.errors import SecurityError, _PortError
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "localhost", "::1", "[::1]"])
@@ -32,11 +32,11 @@ def test_a_used_port_is_refused_with_a_free_one() -> None:
         other.bind((LOOPBACK, 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(PortError, match=rf"port {port} of 127.0.0.1: Address already") as told:
+        with pytest.raises(_PortError, match=rf"port {port} of 127.0.0.1: Address already") as told:
             refuse_used(LOOPBACK, port)
         assert told.value.exit_code == 1
     refuse_used(LOOPBACK, port)
-    with pytest.raises(PortError, match="port"):
+    with pytest.raises(_PortError, match="port"):
         refuse_used(LOOPBACK, 70_000)
 
 

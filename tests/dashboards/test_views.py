@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, event, insert
 
 from tuneparts.core import settings
-from tuneparts.executors.logs import TrialLog
+from tuneparts.executors.logs import _TrialLog
 from tuneparts.search import load, runs
 from tuneparts.search.card import ArmCard, RunCard
 from tuneparts.search.events import Row, TrialEnded, TrialId, TrialStarted
@@ -132,7 +132,7 @@ def test_a_search_from_its_first_reports_to_its_end(
     assert f"search?run={parent}" in addresses(found)
     assert "20 passes:" in found.code[-2].value
     assert "standard from 0 to 20 passes on" in found.code[-1].value
-    log = TrialLog(Folder(run.storage), TrialId.parse(trials["trial"][0]))
+    log = _TrialLog(Folder(run.storage), TrialId.parse(trials["trial"][0]))
     log.add("a word from the worker")
     log.keep()
     streamlit.cache_data.clear()
@@ -197,7 +197,7 @@ def journalled(num_trials: int, ended: int | None = None) -> None:
         '{"version": 2, "created": 0.0, "digest": "", "search": {}, "storage": null}'
     )
     _, parent = parent_run(num_trials, run=folder.name)
-    tracked = record.create(folder, 0.0)
+    tracked = record._create(folder, 0.0)
     tracked.parent = parent
     tracked.save()
     journal = Journal(folder / "journal.jsonl")
@@ -214,7 +214,7 @@ def journalled(num_trials: int, ended: int | None = None) -> None:
 def parent_run(num_trials: int, run: str) -> tuple[str, str]:
     """The parent run of a finished search in the store: its experiment and its id."""
     client = store.client(store.resolve())
-    root = store.artifact_root(store.resolve())
+    root = store._artifact_root(store.resolve())
     experiment = client.create_experiment("big", artifact_location=root)
     tags = {"tuneparts.kind": "search", "tuneparts.run": run, "search": "big", "scale": "cpu"}
     made = client.create_run(experiment, tags={**tags, "digest": "d", "commit": "c"})

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.chunks import Chunks, sizes, stratified_order, subset, train_val
+from tuneparts.data.chunks import Chunks, _stratified_order, _subset, _train_val, sizes
 
 
 @given(
@@ -77,7 +77,7 @@ def test_equal_classes_differ_by_one_in_a_prefix_and_two_in_any_stretch(
 ):
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(num_classes), per_class))
     start, end = sorted(round(c * len(labels)) for c in cut)
-    order = stratified_order(labels, np.random.default_rng(1))
+    order = _stratified_order(labels, np.random.default_rng(1))
     assert sorted(order.tolist()) == list(range(len(labels)))
     counts = np.bincount(labels[order[start:end]], minlength=num_classes)
     # Between whole rounds of one example per class a stretch may begin and end mid-round.
@@ -86,7 +86,7 @@ def test_equal_classes_differ_by_one_in_a_prefix_and_two_in_any_stretch(
 
 def test_unequal_classes_keep_their_proportions():
     labels = np.repeat([0, 1, 2], [600, 300, 100])
-    order = stratified_order(labels, np.random.default_rng(0))
+    order = _stratified_order(labels, np.random.default_rng(0))
     for length in (50, 100, 333, 700):
         counts = np.bincount(labels[order[:length]], minlength=3)
         np.testing.assert_allclose(counts, length * np.array([0.6, 0.3, 0.1]), atol=1.5)
@@ -94,19 +94,19 @@ def test_unequal_classes_keep_their_proportions():
 
 def test_train_and_validation_are_disjoint_and_cover_everything():
     labels = np.arange(100) % 7
-    train, val = train_val(labels, num_train=None, num_val=30, seed=0)
+    train, val = _train_val(labels, num_train=None, num_val=30, seed=0)
     assert len(val) == 30
     assert sorted([*train, *val]) == list(range(100))
     assert sorted(train) == train.tolist()
-    assert set(train_val(labels, num_train=None, num_val=30, seed=1)[1]) != set(val)
-    np.testing.assert_array_equal(subset(labels, num=None, seed=0), np.arange(100))
-    assert set(subset(labels, num=50, seed=0)) != set(subset(labels, num=50, seed=1))
+    assert set(_train_val(labels, num_train=None, num_val=30, seed=1)[1]) != set(val)
+    np.testing.assert_array_equal(_subset(labels, num=None, seed=0), np.arange(100))
+    assert set(_subset(labels, num=50, seed=0)) != set(_subset(labels, num=50, seed=1))
 
 
 def test_subsets_are_nested_and_validation_does_not_move():
     labels = np.arange(1000) % 10
-    small, val_small = train_val(labels, num_train=100, num_val=50, seed=3)
-    large, val_large = train_val(labels, num_train=400, num_val=50, seed=3)
+    small, val_small = _train_val(labels, num_train=100, num_val=50, seed=3)
+    large, val_large = _train_val(labels, num_train=400, num_val=50, seed=3)
     assert set(small) < set(large)
     np.testing.assert_array_equal(val_small, val_large)
 
@@ -114,9 +114,9 @@ def test_subsets_are_nested_and_validation_does_not_move():
 @pytest.mark.parametrize(("num_train", "num_val"), [(None, 10), (8, 3), (None, 11), (11, 0)])
 def test_more_than_there_is_is_refused(num_train, num_val):
     with pytest.raises(ConfigError, match="num_train"):
-        train_val(np.zeros(10, np.int64), num_train=num_train, num_val=num_val, seed=0)
+        _train_val(np.zeros(10, np.int64), num_train=num_train, num_val=num_val, seed=0)
     with pytest.raises(ConfigError, match="num_test <= 10"):
-        subset(np.zeros(10, np.int64), num=11, seed=0)
+        _subset(np.zeros(10, np.int64), num=11, seed=0)
 
 
 @given(

@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from tuneparts.core.errors import DataMissingError, UnknownNameError
 from tuneparts.data import sets
 from tuneparts.data.config import DataConfig
-from tuneparts.data.sets import InputSelection, blobs, stripes
+from tuneparts.data.sets import _blobs, _InputSelection, _stripes
 
 
 def test_the_data_folder_comes_before_downloads(data_dir, cache_dir, write_mnist):
@@ -72,7 +72,7 @@ def test_the_inventory_is_quick(real_data):
 
 @pytest.mark.parametrize("name", ["digits", "input_selection", "blobs", "stripes"])
 def test_the_inventory_agrees_with_what_is_read(name):
-    found = sets.lookup(name).find(sets.roots())
+    found = sets.lookup(name).find(sets._roots())
     task = DataConfig(name=name).load()
     assert (found.num_train, found.num_test) == (len(task.train), len(task.test))
     assert (found.shape, found.num_classes) == (task.in_shape, task.num_classes)
@@ -115,7 +115,7 @@ def test_the_file_is_read_as_scikit_learn_reads_it() -> None:
 
 
 def test_informative_inputs_are_the_label_plus_noise_and_the_rest_noise():
-    examples = InputSelection().draw(20_000, seed=0, part="train")
+    examples = _InputSelection().draw(20_000, seed=0, part="train")
     assert examples.inputs.dtype == np.float32
     x, y = examples.inputs.astype(np.float64), examples.labels
     residual = x - y[:, None] * (np.arange(30) < 15)
@@ -128,14 +128,14 @@ def test_informative_inputs_are_the_label_plus_noise_and_the_rest_noise():
 
 
 def test_noise_acts_on_informative_inputs_alone():
-    quiet = InputSelection(noise=0.0).draw(200, seed=0, part="train")
+    quiet = _InputSelection(noise=0.0).draw(200, seed=0, part="train")
     np.testing.assert_array_equal(quiet.inputs[:, :15], np.repeat(quiet.labels[:, None], 15, 1))
-    loud = InputSelection(noise=3.0).draw(200, seed=0, part="train")
+    loud = _InputSelection(noise=3.0).draw(200, seed=0, part="train")
     np.testing.assert_array_equal(loud.inputs[:, 15:], quiet.inputs[:, 15:])
 
 
 def test_spurious_inputs_are_as_many_as_asked_for():
-    examples = InputSelection(num_informative=2, num_spurious=3, noise=0.0).draw(
+    examples = _InputSelection(num_informative=2, num_spurious=3, noise=0.0).draw(
         5_000, seed=0, part="train"
     )
     assert examples.inputs.shape == (5_000, 5)
@@ -145,8 +145,8 @@ def test_spurious_inputs_are_as_many_as_asked_for():
 
 
 def test_keeping_fewer_inputs_keeps_their_columns():
-    whole = InputSelection().draw(50, seed=1, part="train")
-    kept = InputSelection(num_inputs=7).draw(50, seed=1, part="train")
+    whole = _InputSelection().draw(50, seed=1, part="train")
+    kept = _InputSelection(num_inputs=7).draw(50, seed=1, part="train")
     np.testing.assert_array_equal(kept.inputs, whole.inputs[:, :7])
     np.testing.assert_array_equal(kept.labels, whole.labels)
 
@@ -154,10 +154,10 @@ def test_keeping_fewer_inputs_keeps_their_columns():
 @pytest.mark.parametrize("fields", [{"num_inputs": 31}, {"num_inputs": 0}, {"num_informative": 0}])
 def test_inputs_that_are_not_there_are_refused(fields):
     with pytest.raises(ValidationError):
-        InputSelection(**fields)
+        _InputSelection(**fields)
 
 
-@pytest.mark.parametrize("draw", [blobs, stripes, InputSelection().draw])
+@pytest.mark.parametrize("draw", [_blobs, _stripes, _InputSelection().draw])
 def test_the_seed_and_the_part_choose_the_examples(draw):
     first = draw(30, seed=0, part="train")
     np.testing.assert_array_equal(first.inputs, draw(30, seed=0, part="train").inputs)
@@ -165,7 +165,7 @@ def test_the_seed_and_the_part_choose_the_examples(draw):
     assert not np.array_equal(first.inputs, draw(30, seed=0, part="test").inputs)
 
 
-@pytest.mark.parametrize("draw", [blobs, stripes, InputSelection().draw])
+@pytest.mark.parametrize("draw", [_blobs, _stripes, _InputSelection().draw])
 def test_asking_for_more_extends_the_set(draw):
     few, many = draw(10, seed=0, part="train"), draw(25, seed=0, part="train")
     np.testing.assert_array_equal(few.inputs, many.inputs[:10])
@@ -173,14 +173,14 @@ def test_asking_for_more_extends_the_set(draw):
 
 
 def test_blobs_can_be_told_by_the_nearest_centre():
-    examples = blobs(1000, seed=0, part="test")
+    examples = _blobs(1000, seed=0, part="test")
     guess = examples.inputs[:, :3].argmax(axis=1)
     assert examples.inputs.shape == (1000, 8)
     assert (guess == examples.labels).mean() > 0.9
 
 
 def test_stripes_can_be_told_by_their_direction():
-    examples = stripes(500, seed=0, part="test")
+    examples = _stripes(500, seed=0, part="test")
     assert examples.inputs.shape == (500, 1, 8, 8)
     assert examples.inputs.dtype == np.uint8
     # A stripe of direction k repeats along the perpendicular: neighbours there are alike.

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.core.schema import Direction, Metric
-from tuneparts.data.target import Binary, Classes, OwnLoss, Target, Values, from_anything
+from tuneparts.data.target import Binary, Classes, OwnLoss, Target, Values, _from_anything
 from tuneparts.data.task import Examples, Task
 
 
@@ -111,14 +111,14 @@ def test_class_metrics_are_those_of_the_schema() -> None:
     ],
 )
 def test_a_target_is_given_in_several_ways(given, expected: Target) -> None:
-    assert from_anything(given) == expected
+    assert _from_anything(given) == expected
 
 
 def test_unknown_names_and_lambdas_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="`regression` is not a known target"):
-        from_anything("regression")
+        _from_anything("regression")
     with pytest.raises(ConfigError, match="lambda"):
-        from_anything(lambda outputs, y: outputs)
+        _from_anything(lambda outputs, y: outputs)
 
 
 class TestInATask:

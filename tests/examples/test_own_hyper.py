@@ -11,7 +11,7 @@ from tuneparts.core import schema
 from tuneparts.executors import Place, execute
 from tuneparts.results.figures._hypers import hypers
 from tuneparts.search import load, runs
-from tuneparts.search.code import importable
+from tuneparts.search.code import _importable
 from tuneparts.search.events import TrialId
 from tuneparts.search.journal import records
 from tuneparts.testing import HyperContract
@@ -58,7 +58,7 @@ def test_it_is_reported_drawn_and_served(tmp_path: Path) -> None:
 
 
 def test_it_keeps_the_contract() -> None:
-    with importable(EXAMPLE.parent):
+    with _importable(EXAMPLE.parent):
         from own_hyper import Gain
 
         class Contract(HyperContract):

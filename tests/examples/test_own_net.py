@@ -11,7 +11,7 @@ from tuneparts.data.config import DataConfig
 from tuneparts.executors import Place, execute
 from tuneparts.methods import catalog
 from tuneparts.search import load
-from tuneparts.search.code import importable
+from tuneparts.search.code import _importable
 from tuneparts.search.journal import records
 from tuneparts.training.learner import Context
 
@@ -50,7 +50,7 @@ def test_every_method_that_takes_a_net_takes_one_of_ones_own(method: str) -> Non
     task = DataConfig(name="stripes", num_train=60, num_val=20, num_test=20).load()
     changes: dict[str, Any] = {"passes": 8, "interval": 8, "batch_size": 8}
     net = {"name": "own_net:small_net", "width": 6}
-    with importable(EXAMPLE.parent):
+    with _importable(EXAMPLE.parent):
         config = catalog.config_class(method)().replaced(
             {**changes, **NEEDED.get(method, {}), "net": net}
         )

@@ -21,7 +21,7 @@ def test_a_plain_function_is_logged(local_ray, uri: str, tmp_path: Path, monkeyp
     assert not found.errors
     client = store.client(uri)
     experiment = client.get_experiment_by_name("heights").experiment_id
-    runs = store.search(client, [experiment], "")
+    runs = store._search(client, [experiment], "")
     trials = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
     (parent,) = [run for run in runs if run not in trials]
     assert len(trials) == 2

@@ -43,8 +43,8 @@ def world(monkeypatch) -> dict[str, Any]:
 
     monkeypatch.setattr(cluster, "LOOK", 0.01)
     monkeypatch.setattr(cluster, "nodes", lambda: found["nodes"])
-    monkeypatch.setattr(cluster, "demanded", demanded)
-    monkeypatch.setattr(cluster, "has_autoscaler", lambda: True)
+    monkeypatch.setattr(cluster, "_demanded", demanded)
+    monkeypatch.setattr(cluster, "_has_autoscaler", lambda: True)
     return found
 
 
@@ -59,7 +59,7 @@ def test_a_cluster_without_nodes_is_asked_and_waited_for(world, capsys, monkeypa
 
 def test_nobody_waits_where_nothing_adds_nodes(world, monkeypatch) -> None:
     world["nodes"] = {"head": {"CPU": 0.0}}
-    monkeypatch.setattr(cluster, "has_autoscaler", lambda: False)
+    monkeypatch.setattr(cluster, "_has_autoscaler", lambda: False)
     with pytest.raises(PlacementError, match="needs CPU 1 and the cluster has CPU 0"):
         cluster.await_room({"arm": ONE}, limit=900.0)
     assert world["asked"] == []
@@ -78,7 +78,7 @@ def test_nobody_waits_where_nothing_adds_nodes(world, monkeypatch) -> None:
 )
 def test_an_autoscaler_names_types_of_nodes(monkeypatch, status, expected: bool) -> None:
     monkeypatch.setattr("ray.experimental.internal_kv._internal_kv_get", lambda _: status)
-    assert cluster.has_autoscaler() is expected
+    assert cluster._has_autoscaler() is expected
 
 
 def test_nodes_that_do_not_come_are_a_refusal(world) -> None:
@@ -115,7 +115,7 @@ def nodes(monkeypatch) -> None:
 
 def test_shared_storage_is_accepted_and_left_clean(nodes, monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(cluster, "_ask", asking({"id1": tmp_path, "id2": None}))
-    cluster.refuse_unshared(str(tmp_path))
+    cluster._refuse_unshared(str(tmp_path))
     assert Folder(str(tmp_path)).child("probe").names() == []
 
 
@@ -123,11 +123,11 @@ def test_a_node_with_a_folder_of_its_own_is_named(nodes, monkeypatch, tmp_path) 
     own = tmp_path / "own"
     monkeypatch.setattr(cluster, "_ask", asking({"id1": tmp_path, "id2": own}))
     with pytest.raises(StorageError, match=r"10\.0\.0\.2 did not find .*`--storage`"):
-        cluster.refuse_unshared(str(tmp_path))
+        cluster._refuse_unshared(str(tmp_path))
     assert Folder(str(tmp_path)).child("probe").names() == []
 
 
 def test_one_node_has_nothing_to_share(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(cluster, "_other_nodes", dict)
-    cluster.refuse_unshared(str(tmp_path / "untouched"))
+    cluster._refuse_unshared(str(tmp_path / "untouched"))
     assert not (tmp_path / "untouched").exists()

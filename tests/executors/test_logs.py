@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tuneparts.executors import logs
-from tuneparts.executors.logs import TrialLog
+from tuneparts.executors.logs import _TrialLog
 from tuneparts.search.events import TrialId
 from tuneparts.search.storage import Folder
 
@@ -22,7 +22,7 @@ def test_prints_and_log_records_are_heard_and_still_go_where_they_went(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     storage = Folder(str(tmp_path))
-    log = TrialLog(storage, TRIAL)
+    log = _TrialLog(storage, TRIAL)
     with log.listen():
         print("to stdout")
         print("to stderr", file=sys.stderr)
@@ -39,7 +39,7 @@ def test_prints_and_log_records_are_heard_and_still_go_where_they_went(
 
 
 def test_what_was_said_before_an_exception_is_kept(tmp_path: Path) -> None:
-    log = TrialLog(Folder(str(tmp_path)), TRIAL)
+    log = _TrialLog(Folder(str(tmp_path)), TRIAL)
 
     def speak_and_fail() -> None:
         print("the last words")
@@ -54,7 +54,7 @@ def test_what_was_said_before_an_exception_is_kept(tmp_path: Path) -> None:
 def test_the_next_worker_goes_on_where_the_last_one_died(tmp_path: Path) -> None:
     storage = Folder(str(tmp_path))
     for words in ("first", "second"):
-        log = TrialLog(storage, TRIAL)
+        log = _TrialLog(storage, TRIAL)
         log.add(words)
         log.keep()
     assert [line.split()[1] for line in logs.read(storage, TRIAL)] == ["first", "second"]
@@ -62,7 +62,7 @@ def test_the_next_worker_goes_on_where_the_last_one_died(tmp_path: Path) -> None
 
 def test_only_the_newest_lines_stay(tmp_path: Path) -> None:
     storage = Folder(str(tmp_path))
-    log = TrialLog(storage, TRIAL)
+    log = _TrialLog(storage, TRIAL)
     log.add("\n".join(f"line{i}" for i in range(logs.NUM_LINES + 5)))
     log.keep()
     lines = logs.read(storage, TRIAL)
@@ -72,7 +72,7 @@ def test_only_the_newest_lines_stay(tmp_path: Path) -> None:
 
 def test_words_that_are_no_text_are_kept_as_well_as_they_can(tmp_path: Path, capsys) -> None:
     storage = Folder(str(tmp_path))
-    log = TrialLog(storage, TRIAL)
+    log = _TrialLog(storage, TRIAL)
     with log.listen():
         print("no such file: caf\udce9.png")
     log.add("ValueError: caf\udce9.png")
@@ -88,7 +88,7 @@ def test_secrets_do_not_reach_the_worker_s_own_log_either(
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "correct-horse-battery")
     storage = Folder(str(tmp_path))
-    log = TrialLog(storage, TRIAL)
+    log = _TrialLog(storage, TRIAL)
     with log.listen():
         print("it says correct-horse-battery")
         print("in pieces: correct-", "horse-battery", sep="", end="")
@@ -108,7 +108,7 @@ def test_secrets_do_not_reach_the_worker_s_own_log_either(
 
 def test_secrets_do_not_reach_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "correct-horse-battery")
-    log = TrialLog(Folder(str(tmp_path)), TRIAL)
+    log = _TrialLog(Folder(str(tmp_path)), TRIAL)
     log.add("it says correct-horse-battery and postgresql://u:hunter2hunter2@host/db")
     log.keep()
     text = logs.read(Folder(str(tmp_path)), TRIAL)[0]

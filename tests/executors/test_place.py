@@ -12,12 +12,12 @@ from tuneparts.executors.place import (
     GIB,
     MOST_LOCAL_TRIALS,
     Place,
+    _suited,
     bundle,
     describe,
     fitted,
     refuse_unplaceable,
     slots,
-    suited,
 )
 from tuneparts.search import load
 from tuneparts.search.algorithms.base import RandomSearch
@@ -29,7 +29,7 @@ from tuneparts.search.arm import Resources
 def test_the_number_of_trials_decides(null_search, null_arm) -> None:
     def of(num_trials: int, **fields: object) -> str:
         arm = null_arm("a", algorithm=RandomSearch(num_trials=num_trials))
-        return suited(null_search(arm, **fields))
+        return _suited(null_search(arm, **fields))
 
     assert of(MOST_LOCAL_TRIALS) == "local"
     assert of(MOST_LOCAL_TRIALS + 1) == "ray"
@@ -38,14 +38,14 @@ def test_the_number_of_trials_decides(null_search, null_arm) -> None:
 
 @pytest.mark.parametrize("resources", [Resources(gpus=0.5), Resources(custom={"big": 1.0})])
 def test_gpus_and_a_clusters_own_resources_are_rays(null_search, null_arm, resources) -> None:
-    assert suited(null_search(null_arm("a", resources=resources))) == "ray"
+    assert _suited(null_search(null_arm("a", resources=resources))) == "ray"
 
 
 def test_learners_that_run_tasks_need_ray() -> None:
     search = load.load("federated_mnist", scale="smoke")
     arm = next(arm for arm in search.arms if arm.config.model_dump()["method"] == "federated")
     tasks = arm.replaced({"config": {**arm.config.model_dump(), "tasks": {"num_tasks": 2}}})
-    assert suited(search.model_copy(update={"arms": (tasks,)})) == "ray"
+    assert _suited(search.model_copy(update={"arms": (tasks,)})) == "ray"
 
 
 def test_the_command_line_can_say_otherwise(null_search, null_arm) -> None:

@@ -123,7 +123,7 @@ class FakeRay:
     def __init__(self, monkeypatch, *, grows: bool) -> None:
         self.num_given = 0
         monkeypatch.setattr(tasks.ray, "remote", lambda **_: lambda _: self)
-        monkeypatch.setattr(cluster, "has_autoscaler", lambda: grows)
+        monkeypatch.setattr(cluster, "_has_autoscaler", lambda: grows)
         monkeypatch.setattr(cluster, "nodes", lambda: {"a": {"CPU": 4.0}})
 
     def options(self, **_: Any) -> "FakeRay":
@@ -143,7 +143,7 @@ def test_few_tasks_wait_and_where_nodes_can_be_added_as_many_as_run(
 ) -> None:
     ray = FakeRay(monkeypatch, grows=grows)
     arm = null_arm("random", algorithm=RandomSearch(num_trials=40))
-    pool = tasks.Tasks({"random": ONE}, "", cpus=cpus)
+    pool = tasks._Tasks({"random": ONE}, "", cpus=cpus)
     groups, jobs = Groups(a_plan(null_search(arm), tmp_path)), list[Any]()
 
     def hand_over() -> None:
@@ -167,7 +167,7 @@ def test_an_arm_that_waits_for_a_gpu_holds_up_no_other(
         null_arm("c", algorithm=random),
     ]
     needs = {"g": [{"CPU": 1.0, "GPU": 1.0}], "c": ONE}
-    pool, groups = tasks.Tasks(needs, ""), Groups(a_plan(null_search(*arms), tmp_path))
+    pool, groups = tasks._Tasks(needs, ""), Groups(a_plan(null_search(*arms), tmp_path))
     jobs: list[Any] = []
     while (group := groups.take(pool.open_arms(jobs))) is not None:
         jobs.append(pool.submit(group))
@@ -184,7 +184,7 @@ def test_workers_that_never_start_end_the_search_with_a_sentence(
 
     monkeypatch.setattr(tasks, "_train", fail)
     with pytest.raises(WorkerError, match=r"6 times in a row: .*no module named mine"):
-        list(driver.drive(plan, tasks.Tasks({"random": ONE}, "")))
+        list(driver.drive(plan, tasks._Tasks({"random": ONE}, "")))
 
 
 def test_processes_are_kept_between_trials_and_searches(
@@ -209,8 +209,8 @@ def test_idle_processes_hold_nothing_of_a_node(local_ray, null_search, null_arm,
 
 
 def test_gpus_are_found_among_those_that_a_process_sees() -> None:
-    assert tasks.gpu_index(3, None) == 3
-    assert tasks.gpu_index("3", "2,3") == 1
+    assert tasks._gpu_index(3, None) == 3
+    assert tasks._gpu_index("3", "2,3") == 1
     assert cluster.options({"CPU": 1.0, "GPU": 0.5, "spot": 1.0}) == {
         "num_cpus": 1.0,
         "num_gpus": 0.5,

@@ -13,10 +13,10 @@ from tuneparts.data.task import Task
 from tuneparts.executors import logs
 from tuneparts.executors.worker import (
     Report,
-    SegmentExecution,
     TrialSetting,
-    is_disk_full,
-    is_transient,
+    _is_disk_full,
+    _is_transient,
+    _SegmentExecution,
     restore_learner,
 )
 from tuneparts.search.checkpoints import CheckpointStore
@@ -40,7 +40,7 @@ def segment(until: int = 8, **fields: Any) -> Segment:
     return Segment(trial=TRIAL, config=config.model_dump(mode="json"), until=until, **fields)
 
 
-def steps(execution: SegmentExecution) -> list[Report]:
+def steps(execution: _SegmentExecution) -> list[Report]:
     reports = [execution.step()]
     while not reports[-1].done:
         reports.append(execution.step())
@@ -52,7 +52,7 @@ def passes(reports: list[Report]) -> list[float]:
 
 
 def test_each_step_is_one_interval(setting) -> None:
-    reports = steps(SegmentExecution(segment(), setting))
+    reports = steps(_SegmentExecution(segment(), setting))
     assert [len(report.rows) for report in reports] == [1, 1, 1, 1]
     assert passes(reports) == [2, 4, 6, 8]
     assert [report.finished for report in reports] == [False, False, False, True]
@@ -61,35 +61,35 @@ def test_each_step_is_one_interval(setting) -> None:
 
 
 def test_a_segment_ends_where_it_should_and_the_next_goes_on(setting) -> None:
-    first = steps(SegmentExecution(segment(until=4), setting))
+    first = steps(_SegmentExecution(segment(until=4), setting))
     assert passes(first) == [2, 4]
     assert not first[-1].finished
-    second = steps(SegmentExecution(segment(start=4, round=1), setting))
+    second = steps(_SegmentExecution(segment(start=4, round=1), setting))
     assert passes(second) == [6, 8]
     assert second[-1].finished
 
 
 def test_an_execution_that_was_cut_off_is_continued_and_reports_everything(setting) -> None:
-    cut_off = SegmentExecution(segment(), setting)
+    cut_off = _SegmentExecution(segment(), setting)
     cut_off.step()
     cut_off.step()
-    again = SegmentExecution(segment(), setting)
+    again = _SegmentExecution(segment(), setting)
     first = again.step()
     assert passes([first]) == [2, 4, 6]
     assert passes([first, *steps(again)]) == [2, 4, 6, 8]
 
 
 def test_a_segment_that_was_over_reports_its_rows_and_trains_no_more(setting) -> None:
-    steps(SegmentExecution(segment(), setting))
-    (report,) = steps(SegmentExecution(segment(), setting))
+    steps(_SegmentExecution(segment(), setting))
+    (report,) = steps(_SegmentExecution(segment(), setting))
     assert passes([report]) == [2, 4, 6, 8]
     assert report.finished
 
 
 def test_a_failure_is_reported_with_the_rows_before_it_and_logged(setting) -> None:
     broken = segment(config={"fault": "raise"})
-    SegmentExecution(broken, setting).step()
-    (report,) = steps(SegmentExecution(broken, setting))
+    _SegmentExecution(broken, setting).step()
+    (report,) = steps(_SegmentExecution(broken, setting))
     assert passes([report]) == [2]
     assert report.failure == "ValueError: asked to fail"
     text = "\n".join(logs.read(Folder(setting.storage), TRIAL))
@@ -99,15 +99,15 @@ def test_a_failure_is_reported_with_the_rows_before_it_and_logged(setting) -> No
 
 def test_a_config_that_cannot_be_built_fails_its_trial(setting) -> None:
     wrong = Segment(trial=TRIAL, config={"method": "nothing", "passes": 8}, until=8)
-    report = SegmentExecution(wrong, setting).step()
+    report = _SegmentExecution(wrong, setting).step()
     assert report.done
     assert "`nothing` is not a known method" in str(report.failure)
 
 
 def test_an_interval_that_hung_before_fails(setting) -> None:
-    SegmentExecution(segment(), setting).step()
+    _SegmentExecution(segment(), setting).step()
     CheckpointStore(Folder(setting.storage)).note_hang(segment(), 2)
-    report = SegmentExecution(segment(), setting).step()
+    report = _SegmentExecution(segment(), setting).step()
     assert "HangError: an interval ends within 60 s, but the one after 2 passes" in str(
         report.failure
     )
@@ -120,7 +120,7 @@ def test_storage_that_is_away_is_no_failure_of_the_trial(setting, monkeypatch, m
 
     monkeypatch.setattr(CheckpointStore, method, away)
     with pytest.raises(StorageError, match="OSError: away") as caught:
-        SegmentExecution(segment(), setting).step()
+        _SegmentExecution(segment(), setting).step()
     assert "hunter2" not in str(caught.value)
     assert caught.value.__cause__ is None
 
@@ -130,17 +130,17 @@ def test_a_full_disk_is_told_apart(setting, monkeypatch) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(CheckpointStore, "put", full)
-    report = SegmentExecution(segment(), setting).step()
+    report = _SegmentExecution(segment(), setting).step()
     assert report.done
     assert report.failure is None
     assert "No space left" in str(report.disk_full)
 
 
 def test_full_is_told_from_other_troubles() -> None:
-    assert is_disk_full(OSError(errno.ENOSPC, "No space left on device"))
-    assert is_disk_full(OSError("Error writing bytes. Detail: [errno 28] No space left on device"))
-    assert is_disk_full(OSError(errno.EDQUOT, "Disk quota exceeded"))
-    assert not is_disk_full(OSError(errno.EIO, "broken"))
+    assert _is_disk_full(OSError(errno.ENOSPC, "No space left on device"))
+    assert _is_disk_full(OSError("Error writing bytes. Detail: [errno 28] No space left on device"))
+    assert _is_disk_full(OSError(errno.EDQUOT, "Disk quota exceeded"))
+    assert not _is_disk_full(OSError(errno.EIO, "broken"))
 
 
 def test_what_did_not_answer_is_told_from_what_will_not_change() -> None:
@@ -148,22 +148,22 @@ def test_what_did_not_answer_is_told_from_what_will_not_change() -> None:
     caused.__cause__ = TimeoutError()
     service = type("ServiceError", (Exception,), {"__module__": "botocore.exceptions"})
     away = [ConnectionError(), TimeoutError(), caused, service(), StorageError("x")]
-    assert all(is_transient(error) for error in away)
+    assert all(_is_transient(error) for error in away)
     final = [ValueError(), MemoryError(), DataMissingError("none"), RuntimeError(), None]
-    assert not any(is_transient(error) for error in final)
+    assert not any(_is_transient(error) for error in final)
 
 
 def test_a_process_in_which_something_unexpected_was_raised_is_left(setting) -> None:
-    odd = SegmentExecution(segment(config={"fault": "raise"}), setting)
+    odd = _SegmentExecution(segment(config={"fault": "raise"}), setting)
     assert [report.leave for report in steps(odd)] == [False, True]
     wrong = Segment(trial=TrialId("arm", 0, 1), config={"method": "no", "passes": 8}, until=8)
-    assert not SegmentExecution(wrong, setting).step().leave  # our own sentence
+    assert not _SegmentExecution(wrong, setting).step().leave  # our own sentence
 
 
 def test_the_threads_of_a_trial_are_set(setting) -> None:
     before = torch.get_num_threads()
     try:
-        SegmentExecution(segment(), setting, threads=2).step()
+        _SegmentExecution(segment(), setting, threads=2).step()
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
@@ -199,5 +199,5 @@ def test_a_learner_is_restored_in_its_last_state(null_search, null_arm, setting,
     config = segment().config
     with pytest.raises(DataMissingError, match="arm/seed0/00000: it has no checkpoint"):
         restore_learner(search, str(tmp_path), TRIAL, config)
-    steps(SegmentExecution(segment(until=6), setting))
+    steps(_SegmentExecution(segment(until=6), setting))
     assert restore_learner(search, str(tmp_path), TRIAL, config).passes == 6

@@ -220,7 +220,7 @@ def compressed_nets(folder: Path) -> Attempt:
     with torch.no_grad():
         for parameter in net[0].parameters():
             parameter.copy_((torch.arange(parameter.numel()) % 5).view(parameter.shape))
-    content, path = codefile.encode(net, ["0.weight", "0.bias"]), folder / "net.npz"
+    content, path = codefile._encode(net, ["0.weight", "0.bias"]), folder / "net.npz"
     with np.load(io.BytesIO(content)) as arrays:
         good = dict(arrays)
     layout = json.loads(good["layout"].item())
@@ -269,7 +269,7 @@ def tables_of_strangers(_: Path) -> Attempt:
     good: dict[str, Any] = {"a": [1, 2, 3], "b": [0.5, 1.5, 2.5], "price": [1.0, 2.0, 3.0]}
 
     def attempt(rng: random.Random) -> None:
-        own.to_arrays(mutated_tree(rng, good), rng.choice(["price", "a", ["a", "b"], ""]))
+        own._to_arrays(mutated_tree(rng, good), rng.choice(["price", "a", ["a", "b"], ""]))
 
     return attempt
 

@@ -407,7 +407,7 @@ class _Server:
     """An MLflow server over a database that can go away and come back."""
 
     def __init__(self, uri: str, port: int) -> None:
-        self._command, self._address = store.ui_command(uri, port), f"http://127.0.0.1:{port}"
+        self._command, self._address = store._ui_command(uri, port), f"http://127.0.0.1:{port}"
         self.start()
 
     def start(self) -> None:

@@ -15,8 +15,8 @@ from torch.nn import functional
 from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError
 from tuneparts.hypers import BentonConfig, LilaConfig, SchwoebelConfig, Shapes, Theta
-from tuneparts.hypers.affine import Benton, Lila, Schwoebel, exponential, resample
-from tuneparts.hypers.parts import ConstrainedParameter
+from tuneparts.hypers.affine import _Benton, _exponential, _Lila, _Schwoebel, resample
+from tuneparts.hypers.parts import _ConstrainedParameter
 
 ONE = 1 << 200
 
@@ -39,7 +39,7 @@ def reference(generator_23: np.ndarray) -> np.ndarray:
 @settings(max_examples=60, deadline=None)
 @given(arrays(np.float64, (4, 2, 3), elements=st.floats(-3, 3, allow_subnormal=False)))
 def test_equals_the_matrix_exponential_in_float64(generators):
-    found = exponential(torch.from_numpy(generators)).numpy()
+    found = _exponential(torch.from_numpy(generators)).numpy()
     for mine, generator in zip(found, generators, strict=True):
         wanted = reference(generator)
         assert np.abs(mine - wanted).max() <= 2e-14 * max(1.0, np.abs(wanted).max())
@@ -58,20 +58,20 @@ def test_equals_the_matrix_exponential_in_float64(generators):
 )
 def test_special_generators(linear):
     generator = np.concatenate([np.array(linear), [[0.3], [-1.2]]], axis=1)
-    found = exponential(torch.from_numpy(generator)[None])[0].numpy()
+    found = _exponential(torch.from_numpy(generator)[None])[0].numpy()
     wanted = reference(generator)
     assert np.abs(found - wanted).max() <= 2e-14 * max(1.0, np.abs(wanted).max())
 
 
 def test_zero_is_exactly_the_identity():
-    assert torch.equal(exponential(torch.zeros(1, 2, 3))[0], torch.eye(2, 3))
+    assert torch.equal(_exponential(torch.zeros(1, 2, 3))[0], torch.eye(2, 3))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_with_and_without_gradients_it_is_the_same(dtype):
     generators = torch.randn(50, 2, 3, dtype=dtype, generator=torch.Generator().manual_seed(0))
-    plain = exponential(generators)
-    learnt = exponential(generators.clone().requires_grad_())
+    plain = _exponential(generators)
+    learnt = _exponential(generators.clone().requires_grad_())
     assert learnt.requires_grad
     assert not plain.requires_grad
     assert plain.dtype == dtype
@@ -80,8 +80,8 @@ def test_with_and_without_gradients_it_is_the_same(dtype):
 
 def test_fewer_terms_are_enough_for_float32():
     generators = 2 * torch.rand(200, 2, 3, generator=torch.Generator().manual_seed(0)) - 1
-    wanted = exponential(generators.double())
-    assert (exponential(generators) - wanted).abs().max() <= 1e-6
+    wanted = _exponential(generators.double())
+    assert (_exponential(generators) - wanted).abs().max() <= 1e-6
 
 
 def reference_of_resampling(image_HW: np.ndarray, A_23: np.ndarray) -> np.ndarray:
@@ -168,12 +168,12 @@ def stream(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def only(**maxima: float) -> Lila:
-    return Lila(LilaConfig(**dict.fromkeys(LilaConfig.NAMES, 0.0) | maxima), learnable=False)
+def only(**maxima: float) -> _Lila:
+    return _Lila(LilaConfig(**dict.fromkeys(LilaConfig.NAMES, 0.0) | maxima), learnable=False)
 
 
 def test_samples_are_matrix_exponentials_of_the_generators():
-    module = Lila(LilaConfig(**ETA), learnable=True).double()
+    module = _Lila(LilaConfig(**ETA), learnable=True).double()
     found = module.sample(10, stream()).detach().numpy()
     draws = torch.empty(10, 6, dtype=torch.float64).uniform_(-1, 1, generator=stream()).numpy()
     e = np.eye(3)
@@ -212,9 +212,9 @@ def test_a_half_turn_covers_the_circle_and_keeps_areas():
     assert angles.max() > 3.1
 
 
-def learnt_at(rotation: float) -> Lila:
+def learnt_at(rotation: float) -> _Lila:
     """A learnable one whose steps have brought rotation to a value."""
-    module = Lila(LilaConfig(**dict.fromkeys(LilaConfig.NAMES, 0.3)), learnable=True).double()
+    module = _Lila(LilaConfig(**dict.fromkeys(LilaConfig.NAMES, 0.3)), learnable=True).double()
     with torch.no_grad():
         module.maxima.raw[LilaConfig.NAMES.index("rotation")] = rotation + math.log(
             -math.expm1(-rotation)
@@ -310,13 +310,13 @@ def test_a_range_at_zero_is_held_out_and_the_others_are_learnt():
     assert module.values()["rotation"] != pytest.approx(0.3)
 
 
-def benton_only(**maxima: float) -> Benton:
-    return Benton(BentonConfig(**dict.fromkeys(BentonConfig.NAMES, 0.0) | maxima), learnable=False)
+def benton_only(**maxima: float) -> _Benton:
+    return _Benton(BentonConfig(**dict.fromkeys(BentonConfig.NAMES, 0.0) | maxima), learnable=False)
 
 
 def test_samples_follow_the_formula_of_widths():
     maxima = dict(zip(BentonConfig.NAMES, (0.1, 0.2, 0.9, 0.3, 0.2, 0.4), strict=True))
-    module = Benton(BentonConfig(**maxima), learnable=True).double()
+    module = _Benton(BentonConfig(**maxima), learnable=True).double()
     found = module.sample(10, stream()).detach().numpy()
     widths = module.widths.tensor().detach().numpy()
     z = torch.empty(10, 6, dtype=torch.float64).uniform_(-0.5, 0.5, generator=stream()).numpy()
@@ -348,12 +348,12 @@ def test_translation_alone_moves_at_most_its_maximum():
 def test_twice_the_lila_maximum_is_the_same_distribution_of_angles():
     eta = 1.3
     benton = benton_only()
-    benton.widths = ConstrainedParameter(
+    benton.widths = _ConstrainedParameter(
         [0, 0, 2 * eta, 0, 0, 0], link=benton.widths.link, learnable=False, names=BentonConfig.NAMES
     )
     lila = only(rotation=eta)
 
-    def angles(module: Benton | Lila, seed: int) -> np.ndarray:
+    def angles(module: _Benton | _Lila, seed: int) -> np.ndarray:
         A = module.sample(3000, stream(seed))
         return torch.atan2(A[:, 1, 0], A[:, 0, 0]).numpy()
 
@@ -381,10 +381,10 @@ def test_values_are_maxima_named_as_metrics():
     assert [schema.lookup(f"hyper/{name}") for name in values]
 
 
-def schwoebel(low: tuple[float, ...], high: tuple[float, ...], *, learnable: bool) -> Schwoebel:
+def schwoebel(low: tuple[float, ...], high: tuple[float, ...], *, learnable: bool) -> _Schwoebel:
     ends = (Theta(**dict(zip(Theta.model_fields, end, strict=True))) for end in (low, high))
     config = SchwoebelConfig(**dict(zip(("theta_min", "theta_max"), ends, strict=True)))
-    return Schwoebel(config, learnable=learnable)
+    return _Schwoebel(config, learnable=learnable)
 
 
 LOW = (-0.5, 0.7, 0.8, -0.3, -0.2, -0.4, -0.1)

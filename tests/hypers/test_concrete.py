@@ -10,14 +10,14 @@ from tuneparts.core import schema
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.hypers import Call, DropoutConfig, MaskConfig, Shapes
-from tuneparts.hypers.parts import DropoutSlot, NumberedPart, dropping
+from tuneparts.hypers.parts import DropoutSlot, _dropping, _NumberedPart
 
 
 def stream(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def dropout_of(*rates: float, learnable: bool, tau: float = 0.1) -> NumberedPart:
+def dropout_of(*rates: float, learnable: bool, tau: float = 0.1) -> _NumberedPart:
     shapes = Shapes(num_slots=len(rates))
     return DropoutConfig(rate=rates, tau=tau).part(shapes, name="dropout", learnable=learnable)
 
@@ -169,7 +169,7 @@ def test_outside_a_drawing_block_a_slot_passes_on_what_came_in():
 
 def test_inside_each_slot_drops_by_its_own_rate_from_the_given_generator():
     net, dropout, x = small_net(), dropout_of(0.2, 0.6, learnable=True), torch.ones(5, 4)
-    with dropping(dropout, stream()) as seen:
+    with _dropping(dropout, stream()) as seen:
         found = net(x)
     draws = stream()
     hidden = dropout(net[0](x), 0, draws)
@@ -182,25 +182,25 @@ def test_inside_each_slot_drops_by_its_own_rate_from_the_given_generator():
 def test_rates_are_no_parameters_of_the_net_but_get_its_gradient():
     net, dropout = small_net(), dropout_of(0.2, 0.6, learnable=True)
     assert len(list(net.parameters())) == 4
-    with dropping(dropout, stream()):
+    with _dropping(dropout, stream()):
         net(torch.ones(5, 4)).square().sum().backward()
     assert (dropout.rates.raw.grad.abs() > 0).all()
 
 
 def test_copies_and_functional_calls_hear_the_same_block():
     net, dropout, x = small_net(), dropout_of(0.2, 0.6, learnable=True), torch.ones(5, 4)
-    with dropping(dropout, stream()):
+    with _dropping(dropout, stream()):
         wanted = net(x)
-    with dropping(dropout, stream()):
+    with _dropping(dropout, stream()):
         assert torch.equal(copy.deepcopy(net)(x), wanted)
-    with dropping(dropout, stream()):
+    with _dropping(dropout, stream()):
         assert torch.equal(functional_call(net, dict(net.named_parameters()), (x,)), wanted)
 
 
 def test_the_block_ends_also_after_an_error():
     slot = DropoutSlot(0, 0.0)
     try:
-        with dropping(dropout_of(0.5, learnable=False), stream()):
+        with _dropping(dropout_of(0.5, learnable=False), stream()):
             raise KeyError
     except KeyError:
         pass

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.hypers import HypersConfig
-from tuneparts.hypers.hypers import Hypers, average
+from tuneparts.hypers.hypers import Hypers, _average
 from tuneparts.hypers.parts import DropoutSlot
 
 EVERYTHING = HypersConfig(
@@ -123,7 +123,7 @@ class TestPredict:
             logits = hypers.dropout(plain[3:5](hidden), 1, draws)
         else:
             logits = plain[4](plain[3](plain[:2](moved)))
-        wanted = average(logits, 3, "logits") / hypers.temperature.value.tensor()
+        wanted = _average(logits, 3, "logits") / hypers.temperature.value.tensor()
         assert torch.equal(found, wanted)
 
     def test_samples_of_one_example_are_averaged_together(self):
@@ -305,19 +305,19 @@ def test_both_rules_equal_loops_over_examples(seed, num_samples):
     logits = some_logits(3 * num_samples, seed)
     for b in range(3):
         own = logits[b * num_samples : (b + 1) * num_samples].numpy()
-        by_logits = average(logits, num_samples, "logits")[b].numpy()
+        by_logits = _average(logits, num_samples, "logits")[b].numpy()
         np.testing.assert_allclose(by_logits, sum(own) / num_samples, atol=1e-12)
         probabilities = sum(scipy.special.softmax(row) for row in own) / num_samples
-        by_prob = average(logits, num_samples, "prob")[b].numpy()
+        by_prob = _average(logits, num_samples, "prob")[b].numpy()
         np.testing.assert_allclose(np.exp(by_prob), probabilities, atol=1e-12)
 
 
 def test_mean_logits_are_renormalised_mean_log_probabilities():
     logits = some_logits(10)
     mean_log_prob = logits.log_softmax(1).view(2, 5, 4).mean(1).log_softmax(1)
-    torch.testing.assert_close(average(logits, 5, "logits").log_softmax(1), mean_log_prob)
+    torch.testing.assert_close(_average(logits, 5, "logits").log_softmax(1), mean_log_prob)
 
 
 def test_very_unlikely_classes_do_not_underflow():
     logits = torch.tensor([[0.0, -500.0], [0.0, -500.0]])
-    assert average(logits, 2, "prob")[0, 1].item() == pytest.approx(-500)
+    assert _average(logits, 2, "prob")[0, 1].item() == pytest.approx(-500)

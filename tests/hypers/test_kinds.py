@@ -4,14 +4,14 @@ from torch import Tensor, nn
 
 from tuneparts.data.target import Classes
 from tuneparts.hypers import Flip, HypersConfig, Shapes, Temperature
-from tuneparts.hypers.parts import Part
+from tuneparts.hypers.parts import _Part
 
 
 def stream(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def flip(probability: float, *, learnable: bool, tau: float = 0.1) -> Part:
+def flip(probability: float, *, learnable: bool, tau: float = 0.1) -> _Part:
     return Flip(probability=probability, tau=tau).part(
         Shapes((1, 3, 4)), name="flip", learnable=learnable
     )
@@ -99,7 +99,7 @@ def test_the_likelihood_learns_whether_mirror_images_mean_the_same(is_symmetric,
     assert low <= hypers.values()["hyper/flip"] <= high
 
 
-def part(value: float, *, learnable: bool) -> Part:
+def part(value: float, *, learnable: bool) -> _Part:
     return Temperature(value=value).part(Shapes(), name="temperature", learnable=learnable)
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.hypers import LOG, POSITIVE, REAL, UNIT
-from tuneparts.hypers.parts import ConstrainedParameter
+from tuneparts.hypers.parts import _ConstrainedParameter
 
 LINKS = {"positive": POSITIVE, "log": LOG, "unit": UNIT, "real": REAL}
 
@@ -26,7 +26,7 @@ def test_the_unit_link_inverts(value):
 
 @pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
 def test_learnable_numbers_are_parameters_with_a_gradient(link):
-    parameter = ConstrainedParameter([0.2, 0.7], link=link, learnable=True, names=["a", "b"])
+    parameter = _ConstrainedParameter([0.2, 0.7], link=link, learnable=True, names=["a", "b"])
     parameter.tensor().sum().backward()
     assert parameter.raw.grad.abs().min() > 0
     assert parameter.numbers() == pytest.approx([0.2, 0.7])
@@ -34,7 +34,7 @@ def test_learnable_numbers_are_parameters_with_a_gradient(link):
 
 
 def test_fixed_numbers_are_exact_and_config_alone():
-    parameter = ConstrainedParameter([0.0, 0.1], link=POSITIVE, learnable=False, names=["a", "b"])
+    parameter = _ConstrainedParameter([0.0, 0.1], link=POSITIVE, learnable=False, names=["a", "b"])
     assert parameter.numbers() == [0.0, 0.1]
     assert parameter.tensor()[0] == 0
     assert parameter.state_dict() == {}
@@ -44,4 +44,4 @@ def test_fixed_numbers_are_exact_and_config_alone():
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_a_learnable_number_cannot_start_on_the_bound(value):
     with pytest.raises(ConfigError, match=r"`dropout.0` .* or freeze its part"):
-        ConstrainedParameter([value], link=UNIT, learnable=True, names=["dropout.0"])
+        _ConstrainedParameter([value], link=UNIT, learnable=True, names=["dropout.0"])

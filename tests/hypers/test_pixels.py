@@ -5,19 +5,19 @@ import scipy.stats
 import torch
 
 from tuneparts.hypers import ColourConfig, FixedConfig, InputNoise, Shapes
-from tuneparts.hypers.affine import cutout, random_crop, random_flip, random_resized_crop
-from tuneparts.hypers.parts import Part
+from tuneparts.hypers.affine import _cutout, _random_crop, _random_flip, _random_resized_crop
+from tuneparts.hypers.parts import _Part
 
 
 def stream(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def noise(std: float, *, learnable: bool) -> Part:
+def noise(std: float, *, learnable: bool) -> _Part:
     return InputNoise(std=std).part(Shapes(), name="noise", learnable=learnable)
 
 
-def colour(brightness: float, contrast: float) -> Part:
+def colour(brightness: float, contrast: float) -> _Part:
     hyper = ColourConfig(brightness=brightness, contrast=contrast)
     return hyper.part(Shapes((2, 4, 4)), name="colour", learnable=False)
 
@@ -66,7 +66,7 @@ def shifted(image: torch.Tensor, dy: int, dx: int) -> torch.Tensor:
 def test_crop_shifts_each_image_by_its_own_draw():
     x = images(40)
     seen = set()
-    for image, out in zip(x, random_crop(x, 1, stream()), strict=True):
+    for image, out in zip(x, _random_crop(x, 1, stream()), strict=True):
         matches = [
             (dy, dx)
             for dy in (-1, 0, 1)
@@ -80,7 +80,7 @@ def test_crop_shifts_each_image_by_its_own_draw():
 
 def test_flip_mirrors_about_half_of_the_images():
     x = images()
-    out = random_flip(x, stream())
+    out = _random_flip(x, stream())
     flipped = [torch.equal(o, i.flip(2)) for i, o in zip(x, out, strict=True)]
     kept = [torch.equal(o, i) for i, o in zip(x, out, strict=True)]
     assert all(f != k for f, k in zip(flipped, kept, strict=True))
@@ -91,7 +91,7 @@ def test_flip_mirrors_about_half_of_the_images():
 def test_cutout_blanks_one_square_that_may_leave_the_image(side):
     x = images()
     areas = set()
-    for image, out in zip(x, cutout(x, side, stream()), strict=True):
+    for image, out in zip(x, _cutout(x, side, stream()), strict=True):
         gone = out == 0
         assert torch.equal(out[~gone], image[~gone])
         assert torch.equal(gone[0], gone[1])
@@ -114,7 +114,7 @@ def test_nothing_asked_for_is_the_very_batch():
 def test_steps_are_applied_in_order_from_one_generator():
     x = images(10)
     draws = stream()
-    wanted = cutout(random_flip(random_crop(x, 2, draws), draws), 3, draws)
+    wanted = _cutout(_random_flip(_random_crop(x, 2, draws), draws), 3, draws)
     assert torch.equal(FixedConfig(crop_padding=2, flip=True, cutout=3)(x, stream()), wanted)
 
 
@@ -128,7 +128,7 @@ def test_bytes_stay_bytes():
 def test_a_resized_crop_reads_its_rectangle_bilinearly() -> None:
     size, least = 6, 0.2
     images = torch.randn(4, 2, size, size, dtype=torch.float64, generator=stream())
-    found = random_resized_crop(images, least, stream())
+    found = _random_resized_crop(images, least, stream())
     draws = torch.rand((4, 4, 1), generator=stream())[..., 0].double()
     for b in range(4):
         area = (least + (1 - least) * draws[0, b]) * size**2

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tuneparts.models import DigitsCnn, FixupResNet, Mlp, ResNet18, WideResNet
-from tuneparts.models.survey import channels_last, is_quicker, lay_out
+from tuneparts.models.survey import _is_quicker, channels_last, lay_out
 
 CPU = torch.device("cpu")
 LAST = torch.channels_last
@@ -48,7 +48,7 @@ def test_values_and_gradients_do_not_depend_on_the_layout(config):
         nn.init.normal_(parameter, std=0.2)
     x = torch.rand(4, 3, 8, 8, dtype=torch.float64)
     twin = lay_out(copy.deepcopy(net), (3, 8, 8), CPU)
-    assert is_quicker(net, (3, 8, 8), CPU)
+    assert _is_quicker(net, (3, 8, 8), CPU)
     found, wanted = twin(x), net(x)
     assert torch.allclose(found, wanted, rtol=1e-10, atol=1e-10)
     found.square().sum().backward()
@@ -75,7 +75,7 @@ def test_weights_and_states_stay_as_they_are():
     ids=["no convolution", "wide", "another device", "a view of one's own"],
 )
 def test_where_it_does_not_pay_or_work_nothing_changes(net, in_shape, device):
-    assert not is_quicker(net, in_shape, device)
+    assert not _is_quicker(net, in_shape, device)
     before = torch.random.get_rng_state()
     lay_out(net, in_shape, device)
     assert not net._forward_pre_hooks
@@ -100,5 +100,5 @@ def test_it_works_under_vmap():
 
 
 def test_strided_convolutions_of_few_channels_keep_theirs():
-    assert not is_quicker(ResNet18(width=2).build((3, 8, 8), 10), (3, 8, 8), CPU)
-    assert is_quicker(ResNet18(width=8).build((3, 8, 8), 10), (3, 8, 8), CPU)
+    assert not _is_quicker(ResNet18(width=2).build((3, 8, 8), 10), (3, 8, 8), CPU)
+    assert _is_quicker(ResNet18(width=8).build((3, 8, 8), 10), (3, 8, 8), CPU)

@@ -8,7 +8,7 @@ from torch.nn.functional import avg_pool2d, batch_norm, conv2d, pad, relu
 from tuneparts.core import _torchvision, seeding
 from tuneparts.models import FixupResNet, MobileNetV2, ResNet18, WideResNet
 from tuneparts.models._resnets import FixupBlock, PreActivationBlock
-from tuneparts.models.layers import SCALARS, Bias, PaddedShortcut, ScalarMultiplier, names_of
+from tuneparts.models.layers import SCALARS, Bias, ScalarMultiplier, _PaddedShortcut, names_of
 
 
 def build(depth: int, planes: int = 16) -> nn.Sequential:
@@ -130,7 +130,7 @@ def test_a_pre_activation_block_is_the_papers_formula(skip, num_in, num_out, str
 def test_identity_skips_have_no_weights():
     with torch.device("meta"):
         net = WideResNet(depth=10, width=2, skip="identity").build((3, 32, 32), 10)
-    assert sum(isinstance(m, PaddedShortcut) for m in net.modules()) == 3
+    assert sum(isinstance(m, _PaddedShortcut) for m in net.modules()) == 3
     assert all(m.kernel_size == (3, 3) for m in net.modules() if isinstance(m, nn.Conv2d))
 
 

@@ -7,7 +7,7 @@ from torch.nn.functional import avg_pool2d, conv2d, gelu, group_norm, linear, ma
 
 from tuneparts.core import seeding
 from tuneparts.models import DigitsCnn, Mlp, MnistCnn, NetConfig, ResNet9, ResNet50Gn
-from tuneparts.models.layers import PaddedShortcut, kaiming_normal
+from tuneparts.models.layers import _kaiming_normal, _PaddedShortcut
 
 
 def drawn(*shape: int) -> Tensor:
@@ -86,7 +86,7 @@ def test_resnet50_has_fifty_layers_and_skips_without_weights():
     with torch.device("meta"):
         net = ResNet50Gn().build((3, 64, 64), 200)
     assert sum(isinstance(m, nn.Conv2d | nn.Linear) for m in net.modules()) == 50
-    assert sum(isinstance(m, PaddedShortcut) for m in net.modules()) == 2
+    assert sum(isinstance(m, _PaddedShortcut) for m in net.modules()) == 2
     assert all(m.kernel_size == (3, 3) for m in net.modules() if isinstance(m, nn.Conv2d))
     assert not any(isinstance(m, nn.BatchNorm2d) for m in net.modules())
 
@@ -105,7 +105,7 @@ def test_a_padded_shortcut_is_pooling_and_concatenated_zeros(side, stride, num_n
     x = torch.randn(2, 5, side, side + 1, generator=seeding.torch_generator(0, "x"))
     small = avg_pool2d(x, kernel_size=1, stride=stride)
     expected = torch.cat([small, small.new_zeros(2, num_new, *small.shape[2:])], dim=1)
-    assert torch.equal(PaddedShortcut(stride, num_new)(x), expected)
+    assert torch.equal(_PaddedShortcut(stride, num_new)(x), expected)
 
 
 @pytest.mark.parametrize("config", [Mlp(), MnistCnn(), DigitsCnn()], ids=str)
@@ -129,7 +129,7 @@ def test_normal_has_variance_two_over_fan(fan, number):
     net = nn.Sequential(nn.Conv2d(8, 64, 5), nn.BatchNorm2d(64))
     nn.init.constant_(net[1].weight, 3.0)
     with seeding.isolated(0, "init"):
-        kaiming_normal(net, fan)
+        _kaiming_normal(net, fan)
     weight = net[0].weight
     tolerance = 5 * (2 / weight.numel()) ** 0.5
     assert abs(weight.square().mean().item() * number / 2 - 1) < tolerance

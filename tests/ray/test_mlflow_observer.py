@@ -56,7 +56,7 @@ def result(iteration: int, **metrics: Any) -> dict[str, Any]:
 def runs(uri: str, experiment: str) -> dict[str, Any]:
     client = store.client(uri)
     found = client.get_experiment_by_name(experiment)
-    return {run.info.run_name: run for run in store.search(client, [found.experiment_id], "")}
+    return {run.info.run_name: run for run in store._search(client, [found.experiment_id], "")}
 
 
 def steps(uri: str, run: Any, metric: str) -> list[tuple[int, float]]:
@@ -169,7 +169,7 @@ def test_a_config_that_a_population_perturbs_is_a_metric(observe, make_trial, ur
 def test_an_experiment_of_others_keeps_its_description(observe, make_trial, uri: str) -> None:
     client = store.client(uri)
     theirs = client.create_experiment(
-        "shared", store.artifact_root(uri), tags={"mlflow.note.content": "ours"}
+        "shared", store._artifact_root(uri), tags={"mlflow.note.content": "ours"}
     )
     observer = observe("shared")
     trial = make_trial("a1")

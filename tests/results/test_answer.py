@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from tuneparts.results.answer import best
-from tuneparts.results.page import page
+from tuneparts.results.page import _page
 from tuneparts.results.run_data import RunData
 from tuneparts.search import load
 
@@ -203,7 +203,7 @@ def test_the_page_has_the_verdicts(trials, steps, metadata) -> None:
     data = RunData(replace(metadata, compare=("partitioned", "random")), trials, steps)
     headings = [table.heading for table in data.comparisons]
     assert headings == ["The comparison that answers the question", "All other arms beside random"]
-    assert "The comparison that answers the question" in page(data, {})
+    assert "The comparison that answers the question" in _page(data, {})
     bare = RunData(metadata, trials, steps).comparisons
     assert [table.heading for table in bare] == ["All arms beside random"]
 

@@ -7,7 +7,7 @@ from scipy import stats
 
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.results import compare
-from tuneparts.results.compare import confidence_sequence, decide, holm
+from tuneparts.results.compare import _confidence_sequence, _decide, _holm
 from tuneparts.results.rendering import NOTHING, to_markdown
 from tuneparts.results.run_data import RunData
 from tuneparts.search.card import ArmCard, RunCard
@@ -121,7 +121,7 @@ def test_seeds_that_are_not_shared_are_compared_by_welch():
 def test_holm_agrees_with_its_definition(seed):
     rng = np.random.default_rng(seed)
     p = (rng.random(5) ** 3).tolist()
-    adjusted, levels = holm(p)
+    adjusted, levels = _holm(p)
     for i, value in enumerate(p):
         # The definition: the largest of (m - rank + 1) p over all that come no later.
         before = [q for q in p if q <= value]
@@ -140,7 +140,7 @@ def test_any_of_three_true_nulls_is_rejected_in_at_most_five_per_cent():
     alarms = 0
     for seed in range(400):
         scores = by_seed(draws(seed, num=5, a=0.5, b=0.5, c=0.5))
-        found = compare.verdicts(scores, pairs)
+        found = compare._verdicts(scores, pairs)
         alarms += any(pair.verdict in {"better", "worse"} for pair in found)
     # Three standard errors of a share of 5 % in 400 are 3.3 %.
     assert alarms / 400 <= 0.083
@@ -150,7 +150,7 @@ def test_equivalence_is_said_in_at_most_five_per_cent_at_the_margin():
     said = 0
     for seed in range(400):
         scores = by_seed(draws(seed, num=5, a=0.51, b=0.5))
-        found = one(compare.verdicts(scores, [("a", "b")], within=0.01))
+        found = one(compare._verdicts(scores, [("a", "b")], within=0.01))
         said += "within" in found.verdict or "less than" in found.verdict
     assert said / 400 <= 0.083
 
@@ -180,7 +180,7 @@ def looked(mean: float, deviation: float = 1.0, *, within: float | None = None, 
     found = []
     for values in rng.normal(mean, deviation, (SIMULATIONS, AT_MOST)):
         verdicts = (
-            decide(values[:n].tolist(), within=within).verdict for n in range(3, AT_MOST + 1)
+            _decide(values[:n].tolist(), within=within).verdict for n in range(3, AT_MOST + 1)
         )
         found.append(next((verdict for verdict in verdicts if verdict), ""))
     return found
@@ -213,7 +213,7 @@ def test_clear_cases_are_decided() -> None:
 
 def test_the_closed_form_is_where_the_e_process_reaches_its_bound() -> None:
     values = [0.3, 0.1, 0.4, 0.2, 0.35, 0.15, 0.3]
-    interval, n = confidence_sequence(values), len(values)
+    interval, n = _confidence_sequence(values), len(values)
     se = np.std(values, ddof=1) / math.sqrt(n)
     t = (np.mean(values) - interval.low) / se
     spread = 1 + n
@@ -222,9 +222,9 @@ def test_the_closed_form_is_where_the_e_process_reaches_its_bound() -> None:
 
 
 def test_few_values_say_nothing_and_a_margin_is_positive() -> None:
-    assert confidence_sequence([0.1, 0.1001]).low == -math.inf
-    assert decide([0.1]).verdict == ""
-    assert decide([0.1, 0.11, 0.1, 0.12, 0.1, 0.11], is_up=False).verdict == "worse"
+    assert _confidence_sequence([0.1, 0.1001]).low == -math.inf
+    assert _decide([0.1]).verdict == ""
+    assert _decide([0.1, 0.11, 0.1, 0.12, 0.1, 0.11], is_up=False).verdict == "worse"
     data = selected(draws(0, a=0.9, b=0.88))
     with pytest.raises(ConfigError, match="above 0"):
         data.decide(("a", "b"), within=0.0)

@@ -5,7 +5,7 @@ import time
 import pytest
 from rich.console import Console
 
-from tuneparts.results.progress import LiveView, clock
+from tuneparts.results.progress import _LiveView, clock
 from tuneparts.search import load
 from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.arm import Arm
@@ -26,22 +26,22 @@ def search() -> Search:
 
 
 @pytest.fixture
-def view(search: Search) -> LiveView:
-    return LiveView(search, Console(file=io.StringIO(), width=160, force_terminal=True))
+def view(search: Search) -> _LiveView:
+    return _LiveView(search, Console(file=io.StringIO(), width=160, force_terminal=True))
 
 
-def text(view: LiveView, width: int = 160) -> str:
+def text(view: _LiveView, width: int = 160) -> str:
     out = io.StringIO()
     Console(file=out, width=width).print(view.render())
     return out.getvalue()
 
 
-def line_of(view: LiveView, arm: str) -> list[str]:
+def line_of(view: _LiveView, arm: str) -> list[str]:
     (line,) = [line for line in text(view).splitlines() if arm in line.split()]
     return line.split()
 
 
-def test_counts_best_and_share_follow_the_events(view: LiveView) -> None:
+def test_counts_best_and_share_follow_the_events(view: _LiveView) -> None:
     a, b = TrialId("random", 0, 0), TrialId("random", 0, 1)
     for trial in (a, b):
         view.on_event(TrialStarted(trial, {}, 0.0))
@@ -61,7 +61,7 @@ def test_counts_best_and_share_follow_the_events(view: LiveView) -> None:
     assert view.fraction == pytest.approx((20 + 10) / (20 * 5))
 
 
-def test_running_and_waiting_are_apart(view: LiveView) -> None:
+def test_running_and_waiting_are_apart(view: _LiveView) -> None:
     trials = [TrialId("random", 0, index) for index in range(2)]
     for trial in trials:
         view.on_event(TrialStarted(trial, {}, 0.0))
@@ -76,7 +76,7 @@ def test_running_and_waiting_are_apart(view: LiveView) -> None:
 
 def test_a_trial_at_a_rung_waits(null_search, null_arm) -> None:
     arm = null_arm("asha", algorithm=Asha(num_trials=4, min_passes=2))
-    view = LiveView(null_search(arm), Console(file=io.StringIO(), width=160))
+    view = _LiveView(null_search(arm), Console(file=io.StringIO(), width=160))
     at_work = {"asha": 1}
     view.watch(lambda: at_work)
     for index in range(3):
@@ -87,7 +87,7 @@ def test_a_trial_at_a_rung_waits(null_search, null_arm) -> None:
     assert "3 waiting" in text(view)
 
 
-def test_an_arm_without_validation_data_shows_what_it_has(view: LiveView) -> None:
+def test_an_arm_without_validation_data_shows_what_it_has(view: _LiveView) -> None:
     trial = TrialId("none", 0, 0)
     view.on_event(Row(trial, 5, {"train/loss": 2.25}, 0.0))
     assert line_of(view, "none")[-2:] == ["train/loss", "2.2500"]
@@ -108,7 +108,7 @@ def many(search: Search) -> Search:
 @pytest.mark.parametrize("width", [60, 80, 140])
 def test_what_matters_is_seen_with_many_arms_on_a_small_terminal(many: Search, width: int) -> None:
     console = Console(file=io.StringIO(), width=width, height=24, force_terminal=True)
-    view = LiveView(many, console)
+    view = _LiveView(many, console)
     later = time.time() + 1
     for index in range(3):
         view.on_event(TrialStarted(TrialId(f"retrained_random_{index:02d}", 0, 0), {}, later))
@@ -124,14 +124,14 @@ def test_what_matters_is_seen_with_many_arms_on_a_small_terminal(many: Search, w
     assert re.match(r"and \d+ more arms, 3 of them done", shown[-1])
     assert not any("…" in line for line in shown)
     roomy = Console(file=io.StringIO(), width=100, height=60)
-    lines = roomy.render_lines(LiveView(many, roomy).render())
+    lines = roomy.render_lines(_LiveView(many, roomy).render())
     names = re.findall(
         r"retrained_random_\d\d", "".join(one.text for line in lines for one in line)
     )
     assert names == [arm.name for arm in many.arms]  # in their order where all fit
 
 
-def test_a_resumed_run_counts_time_left_from_what_it_had(view: LiveView) -> None:
+def test_a_resumed_run_counts_time_left_from_what_it_had(view: _LiveView) -> None:
     before, now = TrialId("none", 0, 0), TrialId("partitioned", 0, 0)
     view.on_event(TrialStarted(before, {}, 0.0))
     view.on_event(TrialEnded(before, "finished", 0.0))
@@ -146,9 +146,9 @@ def test_a_resumed_run_counts_time_left_from_what_it_had(view: LiveView) -> None
 def test_it_says_at_once_that_it_starts(search: Search) -> None:
     for is_terminal in (True, False):
         console = Console(file=io.StringIO(), width=80, force_terminal=is_terminal)
-        with LiveView(search, console, starting="starting Ray"):
+        with _LiveView(search, console, starting="starting Ray"):
             assert "starting Ray" in console.file.getvalue()
-    view = LiveView(search, console, starting="starting Ray")
+    view = _LiveView(search, console, starting="starting Ray")
     view.on_event(TrialRunning(TrialId("none", 0, 0), time.time() + 1))
     assert "starting" not in text(view)
 
@@ -156,7 +156,7 @@ def test_it_says_at_once_that_it_starts(search: Search) -> None:
 def test_a_line_per_tenth_where_there_is_no_terminal(search: Search) -> None:
     console = Console(file=io.StringIO(), width=80, force_terminal=False)
     later = time.time() + 1
-    with LiveView(search, console) as view:
+    with _LiveView(search, console) as view:
         view.on_event(Row(TrialId("none", 0, 0), 20, {}, 0.0))  # of a run that is resumed
         for arm in ("partitioned", "partitioned_retrained"):
             for step in range(1, 21):

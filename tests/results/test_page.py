@@ -29,7 +29,7 @@ needs_browser = pytest.mark.skipif(
 def page(run_data):
     """The page with all figures that the search asks for."""
     asked = run_data.metadata.figures
-    return pages.page(run_data, {address(one): draw(one, run_data) for one in asked})
+    return pages._page(run_data, {address(one): draw(one, run_data) for one in asked})
 
 
 def embedded(text):
@@ -122,7 +122,7 @@ def test_what_the_arms_are_and_where_it_ran_stand_on_the_page(frames, metadata):
     arms[1] = replace(arms[1], space="rotation (rad): 0 to 3.14")
     facts = {"data": "digits", "machine": "8 cores <b>"}
     told = replace(metadata, arms=tuple(arms), facts=facts)
-    text = pages.page(RunData(told, *frames), {})
+    text = pages._page(RunData(told, *frames), {})
     words = " ".join(Tags(bare(text)).words).replace("\N{NO-BREAK SPACE}", " ")
     for part in ("About random.", "rotation (rad): 0 to 3.14", "trials per replicate", "digits"):
         assert part in words

@@ -17,7 +17,7 @@ from tuneparts.core import settings
 from tuneparts.core.errors import ConfigError, DataError, DataMissingError
 from tuneparts.executors.place import Place
 from tuneparts.results import export, rendering, running
-from tuneparts.results.export import MOST_BYTES, Published, is_published
+from tuneparts.results.export import MOST_BYTES, Published, _is_published
 from tuneparts.results.export import _csv as published_csv
 from tuneparts.results.export import _steps as released_steps
 from tuneparts.results.figures.drawing import Drawing
@@ -144,7 +144,7 @@ def test_what_an_arm_holds_is_written_once_and_read_back_to_the_letter(
 
 
 def test_damaged_files_are_refused(published: tuneparts.Results, tmp_path: Path) -> None:
-    assert is_published(tmp_path / "null")
+    assert _is_published(tmp_path / "null")
     constants = tmp_path / "null" / "constants.json"
     kept = constants.read_text()
     for damaged in ("{", "{}", '{"columns": ["arm"], "arms": {}}', "[]"):
@@ -161,7 +161,7 @@ def test_damaged_files_are_refused(published: tuneparts.Results, tmp_path: Path)
     (tmp_path / "null" / "metadata.json").write_text("{")
     with pytest.raises(DataError):
         assert len(Published(tmp_path / "null").trials)
-    assert not is_published(tmp_path)
+    assert not _is_published(tmp_path)
 
 
 def test_only_two_arms_get_more_replicates(results: tuneparts.Results) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.results.page import benchmark_page
-from tuneparts.results.ranks import Benchmark, collect, interquartile_mean, table
+from tuneparts.results.ranks import Benchmark, _interquartile_mean, collect, table
 from tuneparts.results.rendering import to_markdown
 
 METRIC = "test/accuracy"
@@ -38,7 +38,7 @@ def test_ranks_by_hand() -> None:
 def test_the_interquartile_mean_is_that_of_a_fine_grid() -> None:
     scores = np.random.default_rng(0).random((7, 2))
     grid = np.sort(np.repeat(scores, 400, axis=0), axis=0)  # the middle half, counted out
-    np.testing.assert_allclose(interquartile_mean(scores), grid[700:2100].mean(axis=0))
+    np.testing.assert_allclose(_interquartile_mean(scores), grid[700:2100].mean(axis=0))
 
 
 def test_scores_lie_between_the_references(run_data) -> None:

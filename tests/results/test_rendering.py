@@ -6,7 +6,7 @@ import re
 import pytest
 from rich.console import Console
 
-from tuneparts.results.rendering import Table, show, to_html, to_latex, to_markdown
+from tuneparts.results.rendering import Table, _to_html, _to_latex, show, to_markdown
 from tuneparts.results.run_data import RunData
 from tuneparts.search.card import ArmCard
 
@@ -104,8 +104,8 @@ def test_every_rendering_carries_provenance_and_numbers(trials, steps, metadata)
     run_data = RunData(metadata, trials, steps)
     mean = f"{run_data.summary['test/accuracy'][2]:.4f}"
     table = run_data.tables[0]
-    html = to_html(table).replace("&nbsp;", " ")
-    for text in (to_markdown([table]), to_latex([table]), html, shown(table, 250)):
+    html = _to_html(table).replace("&nbsp;", " ")
+    for text in (to_markdown([table]), _to_latex([table]), html, shown(table, 250)):
         assert mean in text
         assert "1 failed, 1 missing" in text
         for mark in (metadata.parent_run_id, metadata.digest, metadata.commit):
@@ -132,5 +132,5 @@ def test_markup_in_names_stays_text() -> None:
     header, _, row = to_markdown([table]).splitlines()
     unescaped = re.compile(r"(?<!\\)\|")
     assert len(unescaped.findall(row)) == len(unescaped.findall(header))
-    assert r"a|b\_c \& 5\%" in to_latex([table])
-    assert "<img" not in to_html(Table.of_rows(["<img>"], [["<img>"]]))
+    assert r"a|b\_c \& 5\%" in _to_latex([table])
+    assert "<img" not in _to_html(Table.of_rows(["<img>"], [["<img>"]]))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuneparts.core.errors import ConfigError, DataError
-from tuneparts.results.select import select, summarise
+from tuneparts.results.select import _select, _summarise
 from tuneparts.search.card import ArmCard, RunCard
 
 
@@ -40,18 +40,18 @@ def pair_frame():
 
 
 def test_best_by_validation_among_finished_ties_by_index():
-    chosen = select(pair_frame(), PAIR)
+    chosen = _select(pair_frame(), PAIR)
     assert list(chosen["trial"]) == ["a/seed0/00001", "a/seed1/00002"]
 
 
 def test_direction_comes_from_the_schema():
     frame = pair_frame().rename(columns={"val/accuracy": "val/nll"})
-    chosen = select(frame, metadata_of(PAIR.arms[0], metric="val/nll"))
+    chosen = _select(frame, metadata_of(PAIR.arms[0], metric="val/nll"))
     assert list(chosen["index"]) == [0, 2]
 
 
 def test_summary_by_hand():
-    (summary,) = summarise(pair_frame(), PAIR).to_dict("records")
+    (summary,) = _summarise(pair_frame(), PAIR).to_dict("records")
     assert summary["test/accuracy"] == pytest.approx(0.7)
     assert summary["test/accuracy:se"] == pytest.approx(0.1)  # std(0.6, 0.8) / sqrt(2)
     assert summary["val/accuracy"] == pytest.approx(0.65)
@@ -72,7 +72,7 @@ def test_follower_is_billed_for_its_leader():
         [row("lead", s, i, val_accuracy=0.5, cost_passes=10 + s) for s in (0, 1) for i in (0, 1)]
         + [row("tail", s, 0, cost_passes=5) for s in (0, 1)]
     )
-    lead, tail = summarise(frame, metadata_of(*arms)).to_dict("records")
+    lead, tail = _summarise(frame, metadata_of(*arms)).to_dict("records")
     assert lead["passes"] == lead["passes_with_leader"] == 21
     assert (tail["passes"], tail["passes_with_leader"]) == (5, 26)
 
@@ -80,23 +80,23 @@ def test_follower_is_billed_for_its_leader():
 def test_one_trial_per_seed_needs_no_metric():
     frame = pd.DataFrame([row("a", 0, 0, test_accuracy=0.9)])
     metadata = metadata_of(ArmCard("a", "m", 1, (0,)), metric="")
-    assert list(select(frame, metadata)["test/accuracy"]) == [0.9]
+    assert list(_select(frame, metadata)["test/accuracy"]) == [0.9]
     twice = pd.concat([frame, pd.DataFrame([row("a", 0, 1, test_accuracy=0.8)])], ignore_index=True)
     with pytest.raises(ConfigError, match="metric"):
-        select(twice, metadata)
+        _select(twice, metadata)
 
 
 def test_finished_without_the_metric_is_counted_not_selected():
     frame = pair_frame()
     frame.loc[frame["seed"] == 0, "val/accuracy"] = np.nan
-    (summary,) = summarise(frame, PAIR).to_dict("records")
+    (summary,) = _summarise(frame, PAIR).to_dict("records")
     assert (summary["unscored"], summary["seeds"], summary["seeds_expected"]) == (3, 1, 2)
     assert summary["test/accuracy"] == 0.8
 
 
 def test_arm_without_any_row_is_missing_altogether():
     frame = pair_frame().iloc[:0]
-    (summary,) = summarise(frame, PAIR).to_dict("records")
+    (summary,) = _summarise(frame, PAIR).to_dict("records")
     assert (summary["missing"], summary["seeds"]) == (6, 0)
     assert math.isnan(summary["test/accuracy"])
     assert math.isnan(summary["passes"])
@@ -107,22 +107,22 @@ def test_missing_in_one_seed_is_not_made_up_by_another():
     frame.loc[frame["index"] == 2, "index"] = 7
     extra = row("a", 0, 8, val_accuracy=0.1, test_accuracy=0.1)
     frame = pd.concat([frame[frame.trial != "a/seed1/00001"], pd.DataFrame([extra])])
-    (summary,) = summarise(frame.reset_index(drop=True), PAIR).to_dict("records")
+    (summary,) = _summarise(frame.reset_index(drop=True), PAIR).to_dict("records")
     assert summary["missing"] == 1
 
 
 def test_strangers_and_doubles_are_refused():
     with pytest.raises(DataError, match="seed 9"):
-        select(pair_frame().replace({"seed": {1: 9}}), PAIR)
+        _select(pair_frame().replace({"seed": {1: 9}}), PAIR)
     with pytest.raises(DataError, match="several"):
-        select(pd.concat([pair_frame(), pair_frame().iloc[:1]], ignore_index=True), PAIR)
+        _select(pd.concat([pair_frame(), pair_frame().iloc[:1]], ignore_index=True), PAIR)
 
 
 @settings(max_examples=15, deadline=None)
 @given(order=st.permutations(range(6)))
 def test_order_of_rows_changes_nothing(order):
     shuffled = pair_frame().iloc[list(order)]
-    pd.testing.assert_frame_equal(summarise(shuffled, PAIR), summarise(pair_frame(), PAIR))
+    pd.testing.assert_frame_equal(_summarise(shuffled, PAIR), _summarise(pair_frame(), PAIR))
 
 
 @settings(max_examples=15, deadline=None)
@@ -131,7 +131,7 @@ def test_a_failed_trial_changes_the_count_and_no_mean(val, test, seed):
     metadata = metadata_of(ArmCard("a", "m", 4, (0, 1)))
     extra = row("a", seed, 3, "failed", val_accuracy=val, test_accuracy=test, cost_passes=3)
     more = pd.concat([pair_frame(), pd.DataFrame([extra])], ignore_index=True)
-    (before,), (after,) = (summarise(f, metadata).to_dict("records") for f in (pair_frame(), more))
+    (before,), (after,) = (_summarise(f, metadata).to_dict("records") for f in (pair_frame(), more))
     assert after["failed"] == before["failed"] + 1
     assert after["missing"] == before["missing"] - 1
     assert after["passes"] == pytest.approx(before["passes"] + 1.5)

@@ -9,35 +9,35 @@ from scipy import stats
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.results.statistics import (
-    best_of_weights,
-    contrast,
-    curve,
-    estimate,
-    expected_best_interval,
-    worth,
+    _best_of_weights,
+    _contrast,
+    _curve,
+    _estimate,
+    _expected_best_interval,
+    _worth,
 )
 
 
 def test_estimate_by_hand():
-    point = estimate([1.0, 2.0, 3.0, 6.0])
+    point = _estimate([1.0, 2.0, 3.0, 6.0])
     assert point.mean == 3.0
     assert point.se == pytest.approx(math.sqrt(14 / 3) / 2)
-    assert math.isnan(estimate([0.5]).se)
-    assert math.isnan(estimate([]).mean)
-    assert estimate([1.0, math.inf]).mean == math.inf
+    assert math.isnan(_estimate([0.5]).se)
+    assert math.isnan(_estimate([]).mean)
+    assert _estimate([1.0, math.inf]).mean == math.inf
 
 
 def test_student_interval_agrees_with_scipy():
     x = [0.90, 0.91, 0.87, 0.93]
-    interval = estimate(x).interval(0.9)
+    interval = _estimate(x).interval(0.9)
     low, high = stats.t.interval(0.9, 3, loc=np.mean(x), scale=stats.sem(x))
     assert (interval.low, interval.high) == pytest.approx((low, high))
-    assert estimate([0.9]).interval() is None
+    assert _estimate([0.9]).interval() is None
 
 
 def test_welch_agrees_with_scipy():
     a, b = [1.0, 2.0, 4.0, 3.5], [0.5, 1.0, 0.7]
-    ours = contrast(dict(enumerate(a)), dict(enumerate(b, start=9)))
+    ours = _contrast(dict(enumerate(a)), dict(enumerate(b, start=9)))
     assert not ours.is_paired
     theirs = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
     interval = ours.interval(0.95)
@@ -46,11 +46,11 @@ def test_welch_agrees_with_scipy():
 
 def test_paired_matches_by_seed_and_not_by_order():
     a, b = {2: 0.9, 0: 0.7, 1: 0.8}, {0: 0.6, 1: 0.7, 2: 0.8, 9: 0.0}
-    gap = contrast(a, b)
+    gap = _contrast(a, b)
     assert gap.mean == pytest.approx(0.1)
     assert gap.num == 3
     assert gap.interval(0.95).low == pytest.approx(0.1)  # the same gap in each seed
-    assert contrast({0: 1.0}, {0: 0.5}).interval(0.95) is None
+    assert _contrast({0: 1.0}, {0: 0.5}).interval(0.95) is None
 
 
 def test_coverage_of_student_and_welch():
@@ -58,8 +58,8 @@ def test_coverage_of_student_and_welch():
     hits = [0, 0]
     for _ in range(num):
         a, b = rng.normal(2, 1, 5), rng.normal(1, 3, 4)
-        hits[0] += 2.0 in estimate(a).interval()
-        hits[1] += 1.0 in contrast(dict(enumerate(a)), dict(enumerate(b, start=9))).interval(0.95)
+        hits[0] += 2.0 in _estimate(a).interval()
+        hits[1] += 1.0 in _contrast(dict(enumerate(a)), dict(enumerate(b, start=9))).interval(0.95)
     four_sigma = 4 * math.sqrt(0.95 * 0.05 / num)
     assert hits[0] / num == pytest.approx(0.95, abs=four_sigma)  # exact for normal data
     assert hits[1] / num == pytest.approx(0.95, abs=four_sigma + 0.01)  # approximate by design
@@ -70,12 +70,12 @@ def expected_best(val, test, *, larger_is_better=True):
     rng = np.random.default_rng(0)
     seeds = [(val, test)]
     options = {"larger_is_better": larger_is_better, "num_resamples": 2}
-    return expected_best_interval(seeds, rng, **options)[0]
+    return _expected_best_interval(seeds, rng, **options)[0]
 
 
 @pytest.mark.parametrize("num", [1, 2, 7, 200])
 def test_weights_are_hypergeometric(num):
-    weights = best_of_weights(num)
+    weights = _best_of_weights(num)
     for n, r in [(1, 0), (1, num - 1), (num, 0), ((num + 1) // 2, num // 3)]:
         exact = math.comb(num - 1 - r, n - 1) / math.comb(num, n)
         assert weights[n - 1, r] == pytest.approx(exact, rel=1e-12)
@@ -91,7 +91,7 @@ def test_expected_best_is_the_mean_over_all_subsets(scores, up):
     val, test = zip(*scores, strict=True)
     sign = -1 if up else 1
     expected = expected_best(val, test, larger_is_better=up)
-    np.testing.assert_allclose(curve(val, test, selects_larger=up), expected)
+    np.testing.assert_allclose(_curve(val, test, selects_larger=up), expected)
     for n in range(1, len(scores) + 1):
         picks = [
             test[min(subset, key=lambda i: (sign * val[i], i))]
@@ -110,12 +110,12 @@ def test_scores_that_do_not_match_are_refused():
 def test_interval_of_expected_best_averages_seeds_up_to_the_shortest():
     rng = np.random.default_rng(3)
     seeds = [(rng.random(n), rng.random(n)) for n in (6, 4)]
-    mean, low, high = expected_best_interval(seeds, np.random.default_rng(0))
+    mean, low, high = _expected_best_interval(seeds, np.random.default_rng(0))
     exact = np.mean([expected_best(v, t)[:4] for v, t in seeds], axis=0)
     np.testing.assert_allclose(mean, exact)
     assert (low < mean).all()
     assert (mean < high).all()
-    again = expected_best_interval(seeds, np.random.default_rng(0))
+    again = _expected_best_interval(seeds, np.random.default_rng(0))
     np.testing.assert_array_equal(again[1], low)
 
 
@@ -126,7 +126,7 @@ def test_coverage_of_expected_best():
     hits = np.zeros(3)
     for _ in range(num):
         scores = rng.random(40)
-        _, low, high = expected_best_interval([(scores, scores)], rng, num_resamples=300)
+        _, low, high = _expected_best_interval([(scores, scores)], rng, num_resamples=300)
         hits += (low[n - 1] <= n / (n + 1)) & (n / (n + 1) <= high[n - 1])
     # Three points below the level: up to N / 4 the bootstrap is known to be that narrow.
     four_sigma = 4 * math.sqrt(0.95 * 0.05 / num)
@@ -136,11 +136,11 @@ def test_coverage_of_expected_best():
 
 def test_an_obvious_number() -> None:
     trials = {seed: ([0.1, 0.2, 0.3, 0.4], [0.1, 0.2, 0.3, 0.4]) for seed in range(4)}
-    found = worth(trials, dict.fromkeys(range(4), 0.33))  # E of best of 2 is 1/3
+    found = _worth(trials, dict.fromkeys(range(4), 0.33))  # E of best of 2 is 1/3
     assert found is not None
     assert (found.trials, found.low, found.high, found.num) == (2, 2, 2, 4)
     assert (found.says, found.interval) == ("2", "95 % interval 2 to 2")
-    never = worth(trials, dict.fromkeys(range(4), 0.5))
+    never = _worth(trials, dict.fromkeys(range(4), 0.5))
     assert never is not None
     assert (never.trials, never.low, never.high) == (None, None, None)
     assert "more than 4" in never.says
@@ -148,15 +148,15 @@ def test_an_obvious_number() -> None:
 
 def test_two_replicates_give_no_interval_and_none_in_common_nothing() -> None:
     trials = {seed: ([0.1, 0.2], [0.1, 0.2]) for seed in range(2)}
-    found = worth(trials, {0: 0.15, 1: 0.15})
+    found = _worth(trials, {0: 0.15, 1: 0.15})
     assert found is not None
     assert found.interval == ""
-    assert worth(trials, {7: 0.1}) is None
+    assert _worth(trials, {7: 0.1}) is None
 
 
 def test_smaller_may_be_better() -> None:
     trials = {seed: ([0.4, 0.3, 0.2], [0.4, 0.3, 0.2]) for seed in range(3)}
-    found = worth(
+    found = _worth(
         trials, dict.fromkeys(range(3), 0.24), selects_larger=False, larger_is_better=False
     )
     assert found is not None
@@ -188,7 +188,7 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(num_seeds: int, noise:
             test = rng.random(num)
             trials[seed] = test + noise * rng.standard_normal(num), test + shift[seed]
             scores[seed] = target + shift[seed] + 0.02 * rng.standard_normal()
-        found = worth(trials, scores)
+        found = _worth(trials, scores)
         assert found is not None
         low = num + 1 if found.low is None else found.low
         high = num + 1 if found.high is None else found.high

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from tuneparts.results import tables
-from tuneparts.results.rendering import Bold
+from tuneparts.results.rendering import _Bold
 from tuneparts.results.run_data import RunData
-from tuneparts.results.select import summarise
+from tuneparts.results.select import _summarise
 
 
 @pytest.fixture
@@ -29,13 +29,13 @@ def bold(table, header):
     """Arms whose cell is bold."""
     (column,) = [c for c in table.columns if c.header.startswith(header)]
     arms = table.columns[0].cells
-    return [arm for arm, cell in zip(arms, column.cells, strict=True) if isinstance(cell, Bold)]
+    return [arm for arm, cell in zip(arms, column.cells, strict=True) if isinstance(cell, _Bold)]
 
 
 def test_decimals_and_error_come_from_the_schema():
-    assert tables.spread(0.90617, 0.00444, 4) == "0.9062 ± 0.0044"
-    assert tables.spread(12345.0, float("nan"), 0) == "12,345"
-    assert tables.spread(float("nan"), float("nan"), 4) == tables.NOTHING
+    assert tables._spread(0.90617, 0.00444, 4) == "0.9062 ± 0.0044"
+    assert tables._spread(12345.0, float("nan"), 0) == "12,345"
+    assert tables._spread(float("nan"), float("nan"), 4) == tables.NOTHING
 
 
 def test_label_says_unit_once():
@@ -72,8 +72,8 @@ def test_an_arm_that_only_failed_says_so_in_the_place_of_its_score(trials, metad
 
 def test_tables_and_answer_are_made_once(run_data, monkeypatch):
     calls = []
-    build = tables.build
-    monkeypatch.setattr(tables, "build", lambda *args: calls.append(args) or build(*args))
+    build = tables._build
+    monkeypatch.setattr(tables, "_build", lambda *args: calls.append(args) or build(*args))
     assert run_data.tables is run_data.tables
     assert run_data.answer is run_data.answer
     assert len(calls) == 1
@@ -117,7 +117,7 @@ def test_leader_columns_only_where_an_arm_follows(trials, metadata, built):
 
 def test_csv_reads_back_at_full_precision(run_data, metadata):
     summary = run_data.summary
-    back = pd.read_csv(io.StringIO(tables.to_csv(summary, metadata)))
+    back = pd.read_csv(io.StringIO(tables._to_csv(summary, metadata)))
     assert list(back["test/accuracy"]) == list(summary["test/accuracy"])
     assert set(back["digest"]) == {metadata.digest}
 
@@ -125,13 +125,13 @@ def test_csv_reads_back_at_full_precision(run_data, metadata):
 def test_of_a_family_of_hypers_the_table_shows_the_range(trials, metadata):
     trials["hyper/keep.0"] = 0.5
     trials["hyper/keep.1"] = 0.7
-    summary = summarise(trials, metadata)
+    summary = _summarise(trials, metadata)
     table = RunData(metadata, trials, pd.DataFrame()).tables[1]
     family = table.columns[-1]
     assert [c.header for c in table.columns] == ["arm", "rotation (rad)", "keep.*, 2 values"]
     assert set(family.cells) == {"0.500 to 0.700"}
     assert "each value is in the CSV file" in table.notes[0]
-    assert "hyper/keep.1" in tables.to_csv(summary, metadata)
+    assert "hyper/keep.1" in tables._to_csv(summary, metadata)
 
 
 def test_corrupted_scores_and_sizes_stand_beside_test_scores(trials, metadata):
@@ -141,7 +141,7 @@ def test_corrupted_scores_and_sizes_stand_beside_test_scores(trials, metadata):
     names = [column.header for column in table.columns]
     assert "corrupted nll (nats) ↓" in names
     sizes = next(column for column in table.columns if "parameters" in column.header)
-    assert not any(isinstance(cell, Bold) for cell in sizes.cells)
+    assert not any(isinstance(cell, _Bold) for cell in sizes.cells)
 
 
 def test_sharing_shows_what_the_budget_left_of_what_was_asked_for(trials, metadata):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.search.test_algorithms import ACCURACY, NLL, batches, index
 from tuneparts.search.algorithms.halving import Asha, Rung
-from tuneparts.search.algorithms.pbt import exploit
+from tuneparts.search.algorithms.pbt import _exploit
 from tuneparts.search.arm import Arm
 from tuneparts.search.space import Uniform
 from tuneparts.testing.null import NullConfig
@@ -66,7 +66,7 @@ def test_promotion_equals_rays_asynchronous_rule_in_trial_order(
 )
 def test_the_worst_quantile_copies_from_the_best(better, best, worst) -> None:
     scores = {0: 0.1, 1: 0.2, 2: 0.8, 3: 0.9, 4: 0.5, 5: 0.5, 6: 0.5, 7: 0.5}
-    donors = exploit(scores, quantile=0.25, better=better, rng=np.random.default_rng(0))
+    donors = _exploit(scores, quantile=0.25, better=better, rng=np.random.default_rng(0))
     assert set(donors) == worst
     assert set(donors.values()) <= best
 
@@ -89,7 +89,7 @@ def test_all_without_a_finite_score_copy_and_none_is_copied(better, broken: int)
     bad = [np.nan, np.inf, -np.inf]
     scores = {i: bad[i % 3] if i < broken else i / 10 for i in range(8)}
     rng = np.random.default_rng(0)
-    donors = exploit(scores, quantile=0.25, better=better, rng=rng)
+    donors = _exploit(scores, quantile=0.25, better=better, rng=rng)
     if broken == 8:
         assert donors == {}
         return

@@ -128,14 +128,14 @@ def test_a_net_that_its_method_or_data_do_not_fit_is_refused_by_name(
     net = config.net.name
     where = rf"arm `mine` cannot train `{net}` on inputs of shape \(1, 8, 8\) with 10 outputs"
     with pytest.raises(ConfigError, match=rf"{where}: .*{reason}"):
-        running.create(search)
+        running._create(search)
     assert not results.exists()
 
 
 def test_a_hyper_that_does_not_fit_is_refused_by_name(results: Path) -> None:
     law = "arm `mine` cannot learn from `digits`: .*`sums` returned"
     with pytest.raises(ConfigError, match=law):
-        running.create(asked(StandardConfig(**SHORT, hypers={"sums": Sums()})))
+        running._create(asked(StandardConfig(**SHORT, hypers={"sums": Sums()})))
     assert not results.exists()
 
 
@@ -146,11 +146,11 @@ def test_a_method_whose_library_is_missing_is_refused(
     check(search)
     monkeypatch.setitem(sys.modules, "laplace", None)
     with pytest.raises(ConfigError, match=r"needs laplace.*pip install 'tuneparts\[laplace\]'"):
-        running.create(search)
+        running._create(search)
     assert not results.exists()
 
 
 def test_a_figure_that_cannot_be_drawn_is_refused(results: Path) -> None:
     with pytest.raises(UnknownNameError, match="Did you mean `sweep`"):
-        running.create(asked(StandardConfig(**SHORT), figures=("sweeps",)))
+        running._create(asked(StandardConfig(**SHORT), figures=("sweeps",)))
     assert not results.exists()

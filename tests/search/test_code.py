@@ -129,16 +129,16 @@ def test_an_environment_in_the_folder_of_a_search_is_not_its_code(tmp_path) -> N
     (tmp_path / "beside.py").write_text("import installed_there")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(site)
-        with code.importable(tmp_path):
+        with code._importable(tmp_path):
             import beside
         kept = sys.modules["installed_there"]
-        with code.importable(tmp_path, afresh=True):
+        with code._importable(tmp_path, afresh=True):
             assert sys.modules["installed_there"] is kept
             assert "beside" not in sys.modules
             importlib.import_module("beside")
         assert sys.modules["beside"] is not beside
         assert sys.modules["beside"].installed_there is kept
-    with code.importable(tmp_path / ".venv"):
+    with code._importable(tmp_path / ".venv"):
         assert "beside" not in sys.modules
 
 
@@ -234,13 +234,13 @@ def test_who_wants_to_load_is_not_kept_waiting_by_those_who_train(tmp_path) -> N
 
 
 def _loads(folder: Path) -> None:
-    with code.importable(folder, afresh=True):
+    with code._importable(folder, afresh=True):
         importlib.import_module("part_of_one")
 
 
 def test_a_thread_that_imports_meanwhile_misses_no_entry(tmp_path: Path) -> None:
     before = list(sys.path)
-    with code.importable(tmp_path):
+    with code._importable(tmp_path):
         entries = iter(sys.path)
         assert next(entries) == str(tmp_path.resolve())
     assert list(entries) == before == sys.path

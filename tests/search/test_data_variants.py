@@ -13,7 +13,7 @@ from tuneparts.core.errors import ConfigError, DataError
 from tuneparts.executors import Place, execute
 from tuneparts.executors.worker import TrialSetting, restore_learner
 from tuneparts.results.run_data import RunData
-from tuneparts.results.select import summarise
+from tuneparts.results.select import _summarise
 from tuneparts.search import frames, runs
 from tuneparts.search.algorithms.base import GridSearch, RandomSearch
 from tuneparts.search.arm import Arm
@@ -151,4 +151,4 @@ def test_arms_on_other_examples_have_no_common_winner(null_search, tmp_path) -> 
     assert data.answer.count("n_rotated_true") == data.answer.count("n_rotated_false") == 1
     assert data.answer.startswith("With rotated=True: n_rotated_true has the highest")
     assert "not compared with each other" in str(data.tables[0].notes)
-    assert len(summarise(data.trials, told)) == 4
+    assert len(_summarise(data.trials, told)) == 4

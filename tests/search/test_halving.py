@@ -13,8 +13,8 @@ from tuneparts.search.algorithms.halving import (
     Hyperband,
     SuccessiveHalving,
     Top,
-    bracket_sizes,
-    sizes,
+    _bracket_sizes,
+    _sizes,
 )
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Uniform
@@ -101,10 +101,10 @@ def test_hyperband_is_successive_halving_in_each_bracket(null_arm) -> None:
     found = rounds(batches(arm, scrambled))
     start = 0
     work: list[Any] = [one for batch in found for one in batch.run]
-    for count, levels in zip(bracket_sizes(19, 3, 2), ([2, 4, 8], [4, 8], [8]), strict=True):
+    for count, levels in zip(_bracket_sizes(19, 3, 2), ([2, 4, 8], [4, 8], [8]), strict=True):
         own = {i: i for i in range(start, start + count)}
         for size, level in zip(
-            sizes(count, reduction=2, num_rungs=len(levels)), levels, strict=True
+            _sizes(count, reduction=2, num_rungs=len(levels)), levels, strict=True
         ):
             there = [one for one in work if index(one) in own and one.until == level]
             assert len(there) == size

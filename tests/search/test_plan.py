@@ -8,7 +8,7 @@ import pytest
 
 from tests.search.playing import facts, play
 from tuneparts.data.task import Task
-from tuneparts.executors.worker import Report, SegmentExecution, TrialSetting
+from tuneparts.executors.worker import Report, TrialSetting, _SegmentExecution
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.halving import Asha, Hyperband, SuccessiveHalving
 from tuneparts.search.algorithms.pbt import Pbt
@@ -43,7 +43,7 @@ class Executor:
             self.run_segment(plan, running.pop(self.rng.randrange(len(running))))
 
     def run_segment(self, plan: Plan, segment: Segment) -> None:
-        execution, report = SegmentExecution(segment, self.setting), Report()
+        execution, report = _SegmentExecution(segment, self.setting), Report()
         while not report.done:
             report = execution.step()
             self.num_reports += 1
@@ -145,7 +145,7 @@ class Losing(Executor):
     """Loses a worker after every row, and once more before it trains on."""
 
     def run_segment(self, plan: Plan, segment: Segment) -> None:
-        report = SegmentExecution(segment, self.setting).step()
+        report = _SegmentExecution(segment, self.setting).step()
         plan.report(segment, report.rows)
         if report.done:
             plan.complete(segment, finished=report.finished, failure=report.failure)

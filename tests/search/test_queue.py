@@ -134,7 +134,7 @@ def test_the_order_fills_the_workers(null_search, null_arm, tmp_path, monkeypatc
     ours = makespan(a_plan(search, tmp_path / "ours"), 8)
     work = (64 + 16 + 4) * 8
     assert work / (8 * ours) > 0.95
-    monkeypatch.setattr("tuneparts.search.queue.Queue.add", _first_in_first_out)
+    monkeypatch.setattr("tuneparts.search.queue._Queue.add", _first_in_first_out)
     assert makespan(a_plan(search, tmp_path / "fifo"), 8) > 1.4 * ours
 
 

@@ -11,7 +11,6 @@ from tuneparts.search.events import (
     Event,
     ReplicateStopped,
     ResultTold,
-    RoundFailed,
     Row,
     TrialEnded,
     TrialId,
@@ -19,6 +18,7 @@ from tuneparts.search.events import (
     TrialRunning,
     TrialStarted,
     TrialVoided,
+    _RoundFailed,
     read,
 )
 from tuneparts.search.state import RunState, TrialRecord
@@ -49,7 +49,7 @@ def some_events(seed: int) -> list[Event]:
                     TrialRunning(trial, time),
                     *[Row(trial, steps[trial], metrics, time)] * 3,
                     TrialEnded(trial, "failed", time),
-                    RoundFailed(trial, steps[trial], "boom", time),
+                    _RoundFailed(trial, steps[trial], "boom", time),
                     TrialRetried(trial, time),
                     ResultTold(trial, steps[trial], time),
                     *([rng.choice(rare)] if rng.random() < 0.2 else ()),
@@ -75,7 +75,7 @@ def slow_facts(own: list[Event]) -> dict[str, Any]:
             end = event
         elif isinstance(event, TrialVoided):
             end = TrialEnded(event.trial, "stopped", event.time, event.message)
-        elif isinstance(event, RoundFailed):
+        elif isinstance(event, _RoundFailed):
             failed[event.passes] = event.message
         elif isinstance(event, TrialRetried):
             end, newest = None, max(failed, default=-1)

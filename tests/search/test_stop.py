@@ -13,8 +13,8 @@ from tuneparts.cli import _running as verb
 from tuneparts.core.errors import ConfigError
 from tuneparts.executors.place import Place
 from tuneparts.results.running import grow
-from tuneparts.results.select import select, summarise
-from tuneparts.results.tables import stop_notes
+from tuneparts.results.select import _select, _summarise
+from tuneparts.results.tables import _stop_notes
 from tuneparts.search import frames, runs, stopping
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.halving import SuccessiveHalving
@@ -147,7 +147,7 @@ def test_running_trials_are_given_up(null_search, null_arm, tmp_path, workers, h
     assert found <= {"finished", "stopped", "not started"}
     if hours is None:
         thread.join()
-        assert stopping.requested(tmp_path) is None
+        assert stopping._requested(tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -168,10 +168,10 @@ def test_whatever_a_request_holds_the_run_stays_readable(
     assert Journal(tmp_path / "journal.jsonl").stops["a", 0].message == message
     assert not (tmp_path / "stop.txt").exists()
     (tmp_path / "stop.txt").symlink_to(tmp_path / "journal.jsonl")  # no plain file, no request
-    assert stopping.requested(tmp_path) is None
+    assert stopping._requested(tmp_path) is None
     (tmp_path / "stop.txt").unlink()
     os.mkfifo(tmp_path / "stop.txt")
-    assert stopping.requested(tmp_path) is None
+    assert stopping._requested(tmp_path) is None
 
 
 def test_a_run_that_nothing_drives_is_stopped_for_good(
@@ -181,7 +181,7 @@ def test_a_run_that_nothing_drives_is_stopped_for_good(
     made = runs.create(results, search, command="", commit="", versions={}, storage=None)
     verb.stop("null")
     assert f"{made.name} is stopped; no driver" in capsys.readouterr().out
-    assert stop_notes(RunCard.of(made))[0].startswith("The search was stopped: asked for by ")
+    assert _stop_notes(RunCard.of(made))[0].startswith("The search was stopped: asked for by ")
     verb.stop("null")
     assert "has nothing left to stop" in capsys.readouterr().out
     with pytest.raises(ConfigError, match=r"run was stopped \(asked for by .*Start a new run"):
@@ -201,16 +201,16 @@ def test_the_report_says_what_stopped_and_what_never_started(
     made = runs.create(tmp_path, search, **facts)
     play(search, made.folder / "journal.jsonl", row)
     told = RunCard.of(made)
-    assert stop_notes(told) == [
+    assert _stop_notes(told) == [
         "random was stopped under seeds 0, 1: trial 1 has reached val/accuracy 0.5.",
         "tpe was stopped under seeds 0, 1: trial 1 has reached val/accuracy 0.5.",
     ]
     trials = frames.trials(made.folder / "journal.jsonl")
-    rows = summarise(trials, told).set_index("arm")
+    rows = _summarise(trials, told).set_index("arm")
     assert rows["not_started"].to_dict() == {"random": 16, "tpe": 16}
     assert rows["finished"].to_dict() == {"random": 4, "tpe": 4}
     assert rows[["failed", "missing", "unfinished", "stopped"]].to_numpy().sum() == 0
-    assert select(trials, told)["index"].tolist() == [1, 1, 1, 1]
+    assert _select(trials, told)["index"].tolist() == [1, 1, 1, 1]
     assert type(told).from_json(told.to_json()) == told
 
 

@@ -34,7 +34,7 @@ def test_every_arm_has_the_same_net_batches_and_pretraining(name: str, scale: Sc
         else:
             assert arm.config.passes == setting.passes, arm.name
     for figure in search.figures:
-        gallery.parse(figure)
+        gallery._parse(figure)
 
 
 @pytest.mark.parametrize("scale", list(Scale))

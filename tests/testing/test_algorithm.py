@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from tuneparts.search.algorithms.base import RandomSearch, draw, drawn_trials, stretch, whole_trial
+from tuneparts.search.algorithms.base import (
+    RandomSearch,
+    _drawn_trials,
+    _stretch,
+    draw,
+    whole_trial,
+)
 from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.segment import ANY, Batch
 from tuneparts.testing import AlgorithmContract
@@ -40,7 +46,7 @@ class Hasty(RandomSearch):
     """Decides by the trial that ends first, and does not say that its timing is free."""
 
     def proposals(self, arm: Any, seed: int, metric: Any) -> Any:
-        *some, last = drawn_trials(arm, seed, range(self.num_trials))
+        *some, last = _drawn_trials(arm, seed, range(self.num_trials))
         (told,) = yield Batch(tuple(some), awaits=ANY)
         values = draw(arm, seed, told.index)
         yield Batch((whole_trial(arm, seed=seed, index=last.trial.index, values=values),))
@@ -69,7 +75,7 @@ class Abandoning(RandomSearch):
 
     def proposals(self, arm: Any, seed: int, metric: Any) -> Any:
         for batch in super().proposals(arm, seed, metric):
-            yield Batch(tuple(stretch(one, number=0, bounds=(0, 2)) for one in batch.run))
+            yield Batch(tuple(_stretch(one, number=0, bounds=(0, 2)) for one in batch.run))
 
 
 class Jumping(RandomSearch):
@@ -77,7 +83,7 @@ class Jumping(RandomSearch):
 
     def proposals(self, arm: Any, seed: int, metric: Any) -> Any:
         for batch in super().proposals(arm, seed, metric):
-            yield Batch(tuple(stretch(one, number=1, bounds=(8, 16)) for one in batch.run))
+            yield Batch(tuple(_stretch(one, number=1, bounds=(8, 16)) for one in batch.run))
 
 
 class Careless(Asha):
@@ -89,7 +95,7 @@ class Careless(Asha):
             for i in range(self.num_trials)
         ]
         for number, bounds in enumerate([(0, 2), (2, 16)]):
-            yield Batch(tuple(stretch(one, number=number, bounds=bounds) for one in trials))
+            yield Batch(tuple(_stretch(one, number=number, bounds=bounds) for one in trials))
 
 
 class Deaf(RandomSearch):

@@ -76,7 +76,7 @@ class Toy:
         """All MLflow runs of the experiment."""
         client = store.client(self.uri)
         experiment = client.get_experiment_by_name("toy").experiment_id
-        return len(store.search(client, [experiment], ""))
+        return len(store._search(client, [experiment], ""))
 
 
 @pytest.fixture

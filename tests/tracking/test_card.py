@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tuneparts.search.card import RunCard
 from tuneparts.search.events import TrialId
-from tuneparts.tracking.card import VIEW_TAG, SearchCard, decode, encode, flatten
+from tuneparts.tracking.card import VIEW_TAG, SearchCard, _decode, _encode, _flatten
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
@@ -19,18 +19,23 @@ JSON = st.recursive(
 @settings(deadline=None, max_examples=200)
 @given(JSON)
 def test_decode_inverts_encode(value: Any) -> None:
-    assert decode(encode(value)) == value
-    assert type(decode(encode(value))) is type(value)
+    assert _decode(_encode(value)) == value
+    assert type(_decode(_encode(value))) is type(value)
 
 
 def test_a_config_becomes_params_that_mlflow_takes() -> None:
     config = {"lr": 0.1, "net": {"name": "mlp", "deep": {"widths": [8, 4]}}, "extra": {}}
     paths = {"lr": "0.1", "net.name": "mlp", "net.deep.widths": "[8, 4]", "extra": "{}"}
-    assert flatten(config) == paths
-    assert flatten({"a[0]=b": 1}) == {"a_0__b": "1"}
-    assert (encode("mlp"), encode("1"), encode("NaN"), encode(1)) == ("mlp", '"1"', '"NaN"', "1")
+    assert _flatten(config) == paths
+    assert _flatten({"a[0]=b": 1}) == {"a_0__b": "1"}
+    assert (_encode("mlp"), _encode("1"), _encode("NaN"), _encode(1)) == (
+        "mlp",
+        '"1"',
+        '"NaN"',
+        "1",
+    )
     for value in ("x" * 7000, list(range(7000))):
-        text = encode(value)
+        text = _encode(value)
         assert len(text) == 6000
         assert text.endswith("...")
 

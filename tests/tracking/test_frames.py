@@ -52,7 +52,7 @@ def test_runs_come_newest_first_and_by_search(toy, track) -> None:
 
 def test_runs_of_others_in_the_same_store_are_left_alone(toy, track) -> None:
     client = store.client(toy.uri)
-    experiment = client.create_experiment("toy", store.artifact_root(toy.uri))
+    experiment = client.create_experiment("toy", store._artifact_root(toy.uri))
     parent = track(toy.events)
     client.create_run(experiment)
     client.create_run(experiment, tags={"mlflow.parentRunId": parent})

@@ -47,7 +47,7 @@ def place(tmp_path: Path, monkeypatch) -> str:
 def test_loopback_asks_for_a_token_that_is_not_on_the_command_line(place: str) -> None:
     server = plan(place)
     quiet = ["--uvicorn-opts", "--no-access-log --log-level warning"]
-    assert server.command == [*store.ui_command(place, 5001), *quiet, "--app-name", "tuneparts"]
+    assert server.command == [*store._ui_command(place, 5001), *quiet, "--app-name", "tuneparts"]
     assert server.token is not None
     assert server.environment[access.VARIABLE] == server.token
     assert server.token not in " ".join(server.command)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tuneparts.search.code import importable
+from tuneparts.search.code import _importable
 from tuneparts.search.events import TrialId
 from tuneparts.tracking import models
 from tuneparts.training.loop import FinalModule
@@ -84,7 +84,7 @@ def test_a_model_of_a_class_of_ones_own_brings_its_code(
     file.write_text(OWN)
     monkeypatch.setattr(sys, "path", list(sys.path))  # loading a model adds to it
     example = np.ones((2, 6), dtype=np.float32)
-    with importable(file.parent):
+    with _importable(file.parent):
         module = import_module("own_class").OwnNet(6, 3).requires_grad_(False)
         model_uri = models.log(uri, run_id, module, example, code=[file])
     del sys.modules["own_class"]

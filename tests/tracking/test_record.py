@@ -10,14 +10,14 @@ from tuneparts.tracking import record
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert record.load(tmp_path) is None
     trial = TrialId("random_x", 3, 12)
-    made = record.create(tmp_path, 1.5)
+    made = record._create(tmp_path, 1.5)
     assert record.load(tmp_path) == made
     made.ending, made.answer, made.artifacts = ("KILLED", 2.5), "a wins.", ("report",)
     made.tags, made.experiment = {trial: {"selected": "yes"}}, "12"
     made.save(parent="abc", trials={trial: "def"})
     assert record.load(tmp_path) == made
     assert [path.name for path in tmp_path.iterdir()] == [record.FILE]
-    assert record.create(tmp_path / "other", 1.5).key != made.key
+    assert record._create(tmp_path / "other", 1.5).key != made.key
 
 
 def test_a_file_of_an_older_version_is_read(tmp_path: Path) -> None:

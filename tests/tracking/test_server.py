@@ -18,7 +18,7 @@ class Server:
 
     def __init__(self, store_uri: str, port: int) -> None:
         self.uri = f"http://127.0.0.1:{port}"
-        self._command = store.ui_command(store_uri, port)
+        self._command = store._ui_command(store_uri, port)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

@@ -23,7 +23,7 @@ def test_the_default_is_a_sqlite_file_in_the_results(
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     uri = store.resolve()
     assert uri == f"sqlite:///{tmp_path / 'mlflow.db'}"
-    assert store.artifact_root(uri) == f"file://{tmp_path / 'artifacts'}"
+    assert store._artifact_root(uri) == f"file://{tmp_path / 'artifacts'}"
     assert not store.exists(uri)
 
 
@@ -43,14 +43,14 @@ def test_servers_and_databases_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for uri in ("http://host:5000", "https://host/x", "postgresql+psycopg2://u:p@h/db"):
         assert store.resolve(uri) == uri
         assert store.exists(uri)
-    assert store.artifact_root("http://host") is None  # the server's own choice
+    assert store._artifact_root("http://host") is None  # the server's own choice
     monkeypatch.chdir(tmp_path)
     assert store.resolve("sqlite:///here.db") == f"sqlite:///{tmp_path / 'here.db'}"
 
 
 def test_the_ui_of_a_database_is_served_on_this_machine_only(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    command = store.ui_command(uri, 5001)
+    command = store._ui_command(uri, 5001)
     assert command[command.index("--host") + 1] == "127.0.0.1"
     assert command[command.index("--port") + 1] == "5001"
     assert command[command.index("--backend-store-uri") + 1] == uri
@@ -59,7 +59,7 @@ def test_the_ui_of_a_database_is_served_on_this_machine_only(tmp_path: Path) -> 
 def test_the_environment_of_the_user_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "77")
     monkeypatch.delenv("MLFLOW_DISABLE_TELEMETRY", raising=False)
-    store.quieten()
+    store._quieten()
     assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "77"
     assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
 
@@ -133,11 +133,11 @@ PROXY = "API request to endpoint /x failed with error code 404 != 200. Response 
     ],
 )
 def test_which_errors_waiting_cures(error: Exception, is_curable: bool) -> None:
-    assert store.is_curable(error) is is_curable
+    assert store._is_curable(error) is is_curable
 
 
 def test_each_kind_is_logged_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    problems = store.Problems()
+    problems = store._Problems()
     with caplog.at_level(logging.WARNING):
         for number in range(3):
             problems.add("left out", f"number {number}", 2)
@@ -165,9 +165,9 @@ def test_a_process_whose_folder_is_gone_goes_elsewhere(
 ) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
-    store.quieten()
+    store._quieten()
     assert Path.cwd() == tmp_path / "gone"
     (tmp_path / "gone").rmdir()
     monkeypatch.setenv("HOME", str(tmp_path))
-    store.quieten()
+    store._quieten()
     assert Path.cwd() == tmp_path

@@ -47,7 +47,7 @@ def content(uri: str) -> dict[str, Any]:
     """All that a store says of its runs, without what MLflow makes up: ids and places."""
     client = store.client(uri)
     (experiment,) = [one for one in client.search_experiments() if one.name == "toy"]
-    found = store.search(client, [experiment.experiment_id], "")
+    found = store._search(client, [experiment.experiment_id], "")
     names = {run.info.run_id: run.info.run_name for run in found}
     told = {}
     for run in found:

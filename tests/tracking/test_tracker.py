@@ -269,7 +269,7 @@ def test_a_run_deleted_by_hand_is_a_problem_not_an_endless_retry(toy) -> None:
 
 def test_a_deleted_experiment_comes_back(toy) -> None:
     client = store.client(toy.uri)
-    client.delete_experiment(client.create_experiment("toy", store.artifact_root(toy.uri)))
+    client.delete_experiment(client.create_experiment("toy", store._artifact_root(toy.uri)))
     assert toy.track(toy.events).close() == []
     assert toy.run["run"] == toy.folder.name
 

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from tuneparts.tracking.store import Calls
-from tuneparts.tracking.tracker import Writer
+from tuneparts.tracking.store import _Calls
+from tuneparts.tracking.tracker import _Writer
 
 
 class Sink:
     """Remembers what arrived in which call; fails and blocks on demand."""
 
     def __init__(self) -> None:
-        self.calls = Calls(None)
+        self.calls = _Calls(None)
         self.pending: list[Any] = []
         self.sends: list[list[Any]] = []
         self.failures = 0
@@ -33,7 +33,7 @@ class Sink:
         self.calls.made += 1
 
 
-def put(sink: Sink, writer: Writer, item: Any) -> None:
+def put(sink: Sink, writer: _Writer, item: Any) -> None:
     sink.pending.append(item)
     writer.wake()
 
@@ -44,7 +44,7 @@ def arrived(sink: Sink) -> list[Any]:
 
 def test_items_arrive_once_and_in_order() -> None:
     sink = Sink()
-    writer = Writer(sink.advance, sink.calls, interval=0.001)
+    writer = _Writer(sink.advance, sink.calls, interval=0.001)
     for item in range(1000):
         put(sink, writer, item)
     assert writer.flush(10)
@@ -55,7 +55,7 @@ def test_items_arrive_once_and_in_order() -> None:
 
 def test_items_are_gathered_until_a_flush() -> None:
     sink = Sink()
-    writer = Writer(sink.advance, sink.calls, interval=3600)
+    writer = _Writer(sink.advance, sink.calls, interval=3600)
     assert sink.called.wait(10)  # before the first item, so that the parent run is there early
     for item in range(11):
         put(sink, writer, item)
@@ -69,7 +69,7 @@ def test_failures_are_retried_until_they_pass(caplog: pytest.LogCaptureFixture) 
     sink = Sink()
     sink.failures = 5
     with caplog.at_level(logging.WARNING):
-        writer = Writer(sink.advance, sink.calls, interval=0.001, first_delay=0.001)
+        writer = _Writer(sink.advance, sink.calls, interval=0.001, first_delay=0.001)
         put(sink, writer, "a")
         assert writer.flush(10)
     assert arrived(sink) == ["a"]
@@ -85,7 +85,7 @@ def test_failures_are_retried_until_they_pass(caplog: pytest.LogCaptureFixture) 
 def test_items_keep_queueing_while_the_store_is_away() -> None:
     sink = Sink()
     sink.failures = 10**9
-    writer = Writer(sink.advance, sink.calls, interval=0.001, first_delay=0.001)
+    writer = _Writer(sink.advance, sink.calls, interval=0.001, first_delay=0.001)
     for item in range(100):
         put(sink, writer, item)
     assert not writer.flush(0.05)
@@ -105,7 +105,7 @@ def test_close_gives_up_on_a_store_that(fault: str) -> None:
         sink.gate.clear()
     else:
         sink.failures = 10**9
-    writer = Writer(sink.advance, sink.calls, interval=0.001, first_delay=0.001)
+    writer = _Writer(sink.advance, sink.calls, interval=0.001, first_delay=0.001)
     put(sink, writer, "a")
     assert not writer.close(0.1)
     assert writer.waiting >= 1
@@ -125,7 +125,7 @@ def test_close_is_patient_while_there_is_progress() -> None:
         slow_send()
 
     sink.advance = advance  # type: ignore[method-assign]
-    writer = Writer(sink.advance, sink.calls, interval=0.001)
+    writer = _Writer(sink.advance, sink.calls, interval=0.001)
     put(sink, writer, "a")
     assert writer.close(0.2)
     assert arrived(sink) == ["a"]

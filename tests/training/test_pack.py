@@ -16,7 +16,7 @@ from tuneparts.models import (
     ResNet18,
     WideResNet,
 )
-from tuneparts.training.pack import PackedNet
+from tuneparts.training.pack import _PackedNet
 
 WIDTH = 4
 SLOTS = (0, 1, 3)
@@ -92,7 +92,7 @@ def test_a_packed_net_gives_what_its_nets_give_with_their_gradients(
         alone[slot].load_state_dict(net.state_dict())
     x_PNCHW = torch.randn(WIDTH, 6, 2, 8, 8)
     x_PNCHW = x_PNCHW[:1].expand_as(x_PNCHW) if is_shared else x_PNCHW
-    packed = PackedNet(nets, WIDTH, 4)
+    packed = _PackedNet(nets, WIDTH, 4)
     assert packed.has_forms == has_forms
     found = packed(x_PNCHW[0] if is_shared else x_PNCHW)
     weight = torch.randn_like(found)

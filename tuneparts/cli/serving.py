@@ -56,7 +56,7 @@ def ui(
     if store.is_server(uri):
         print(f"The store is a server; open {redact(uri)}")
         if open_page:
-            open_now(uri)
+            _open_now(uri)
         return
     login, forced = access.tracking_login(), without_authentication
     server = guarded.plan(uri, host=host, port=port, login=login, forced=forced, is_verbose=verbose)
@@ -107,13 +107,13 @@ def _open_when_ready(address: str, host: str, port: int) -> None:
         return
     try:
         os.setsid()  # Ctrl-C is for the server
-        if answers(host, port, patience=120):
-            open_now(address)
+        if _answers(host, port, patience=120):
+            _open_now(address)
     finally:
         os._exit(0)
 
 
-def open_now(address: str) -> None:
+def _open_now(address: str) -> None:
     """Lead a browser to an address by way of a private file, which is removed a little later.
 
     The address may carry a token, and other users could read it on a command line.
@@ -125,7 +125,7 @@ def open_now(address: str) -> None:
         time.sleep(READ_BY_THEN)
 
 
-def answers(host: str, port: int, patience: float) -> bool:
+def _answers(host: str, port: int, patience: float) -> bool:
     """Wait for so many seconds until somebody listens on a port; whether somebody does."""
     end = time.monotonic() + patience
     while time.monotonic() < end:

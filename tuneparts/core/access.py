@@ -25,7 +25,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from tuneparts.core import settings
-from tuneparts.core.errors import PortError, SecurityError
+from tuneparts.core.errors import SecurityError, _PortError
 
 LOOPBACK = "127.0.0.1"
 
@@ -53,7 +53,7 @@ def refuse_used(host: str, port: int) -> None:
     if problem := _problem(host, port):
         free = next((n for n in range(port + 1, port + 100) if not _problem(host, n)), None)
         cure = "" if free is None else f" Choose another: `--port {free}` is free."
-        raise PortError(f"port {port} of {host}: {problem}.{cure}")
+        raise _PortError(f"port {port} of {host}: {problem}.{cure}")
 
 
 def _problem(host: str, port: int) -> str:

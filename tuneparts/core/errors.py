@@ -83,7 +83,7 @@ class SecurityError(TunepartsError, PermissionError):
     """A secret that others could read, or a server that would ask for no password."""
 
 
-class PortError(TunepartsError, OSError):
+class _PortError(TunepartsError, OSError):
     """A port that another program listens on."""
 
     exit_code = 1

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from tuneparts.core import atomic, settings
 from tuneparts.core.errors import DataError
-from tuneparts.data.task import DataSource, Examples, Parts, StoredImages
+from tuneparts.data.task import Examples, StoredImages, _DataSource, _Parts
 
 if TYPE_CHECKING:
     from tuneparts.data.config import DataConfig
@@ -189,7 +189,7 @@ def image_names(folder: Path) -> list[str]:
         return sorted(e.name for e in entries if e.name.lower().endswith(_SUFFIXES) and e.is_file())
 
 
-def find_folder(folder: Path, *, title: str, image_size: int | None = None) -> DataSource | None:
+def find_folder(folder: Path, *, title: str, image_size: int | None = None) -> _DataSource | None:
     """Find an image folder that has `train/`, and `test/` or else `val/`; None if it has not.
 
     The `image_size` is that of a known set; None leaves it to the config.
@@ -200,9 +200,9 @@ def find_folder(folder: Path, *, title: str, image_size: int | None = None) -> D
     classes = class_names(folder / "train")
     train_files, test_files = list_images(folder / "train", classes), list_images(test, classes)
 
-    def read(config: "DataConfig", _: int | None) -> Parts:
+    def read(config: "DataConfig", _: int | None) -> _Parts:
         size = image_size or config.image_size
-        return Parts(
+        return _Parts(
             train_files.examples(image_size=size, title=f"{title}-train"),
             test_files.examples(image_size=size, title=f"{title}-{test.name}"),
             len(classes),
@@ -210,4 +210,4 @@ def find_folder(folder: Path, *, title: str, image_size: int | None = None) -> D
 
     counts = (len(train_files.names), len(test_files.names))
     shape = (3, image_size, image_size) if image_size else None
-    return DataSource(str(folder), *counts, shape, len(classes), read)
+    return _DataSource(str(folder), *counts, shape, len(classes), read)

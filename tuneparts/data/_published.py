@@ -21,7 +21,7 @@ import numpy.typing as npt
 from tuneparts.core import _torchvision
 from tuneparts.core.errors import DataError
 from tuneparts.data._images import ImageFiles, class_names, image_names, list_images
-from tuneparts.data.task import DataSource, Examples, Parts
+from tuneparts.data.task import Examples, _DataSource, _Parts
 
 if TYPE_CHECKING:
     from tuneparts.data.config import DataConfig
@@ -34,7 +34,7 @@ _MOST_UNPACKED = 64
 """How many times its size on disk an array may have; labels in order shrink well, images do not."""
 
 
-def find_idx(kind: str, root: Path) -> DataSource | None:
+def find_idx(kind: str, root: Path) -> _DataSource | None:
     """Find MNIST or a set of its format in `root/kind/raw/`.
 
     Not by torchvision, which prefers `processed/*.pt` where such files of its old versions lie
@@ -56,12 +56,12 @@ def find_idx(kind: str, root: Path) -> DataSource | None:
             )
         return Examples(images_NHW[:, None], labels_N.astype(np.int64))
 
-    def read(*_: Any) -> Parts:
+    def read(*_: Any) -> _Parts:
         train, test = (Examples(np.array(p.inputs), p.labels) for p in map(part, ("train", "t10k")))
-        return Parts(train, test, num_classes=10)
+        return _Parts(train, test, num_classes=10)
 
     train, test = part("train"), part("t10k")
-    return DataSource(str(raw), len(train), len(test), train.inputs.shape[1:], 10, read)
+    return _DataSource(str(raw), len(train), len(test), train.inputs.shape[1:], 10, read)
 
 
 def _idx(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
@@ -79,7 +79,7 @@ def _idx(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
         ) from error
 
 
-def find_cifar(kind: str, root: Path) -> DataSource | None:
+def find_cifar(kind: str, root: Path) -> _DataSource | None:
     """Find CIFAR-10 or CIFAR-100 under `root`, as torchvision unpacks them."""
     folder, num_classes = root / _CIFAR[kind][0], _CIFAR[kind][1]
 
@@ -96,10 +96,10 @@ def find_cifar(kind: str, root: Path) -> DataSource | None:
         images: npt.NDArray[np.uint8] = data.data.transpose(0, 3, 1, 2)
         return Examples(np.ascontiguousarray(images), np.array(data.targets, np.int64))
 
-    def read(*_: Any) -> Parts:
-        return Parts(part(train=True), part(train=False), num_classes)
+    def read(*_: Any) -> _Parts:
+        return _Parts(part(train=True), part(train=False), num_classes)
 
-    source = DataSource(str(folder), 50_000, 10_000, (3, 32, 32), num_classes, read)
+    source = _DataSource(str(folder), 50_000, 10_000, (3, 32, 32), num_classes, read)
     return source if folder.is_dir() else None
 
 
@@ -110,7 +110,7 @@ def find_photographs(
     *,
     title: str,
     inner: str = "",
-) -> DataSource | None:
+) -> _DataSource | None:
     """The set of published `sizes` in the first folder of these names that has `train/`.
 
     Tiny ImageNet has its images in `train/<wnid>/images/` and `val/images/`, and their labels in
@@ -122,17 +122,17 @@ def find_photographs(
     if folder is None:
         return None
 
-    def read(config: "DataConfig", _: int | None) -> Parts:
+    def read(config: "DataConfig", _: int | None) -> _Parts:
         classes, size = class_names(folder / "train"), config.image_size or sizes[2][1]
         train = list_images(folder / "train", classes, inner=inner)
         test = _validation(folder, classes, inner=inner)
-        return Parts(
+        return _Parts(
             train.examples(image_size=size, title=f"{title}-train"),
             test.examples(image_size=size, title=f"{title}-val"),
             len(classes),
         )
 
-    return DataSource(str(folder), *sizes, read)
+    return _DataSource(str(folder), *sizes, read)
 
 
 def _validation(folder: Path, classes: list[str], *, inner: str) -> ImageFiles:
@@ -193,7 +193,7 @@ class _PackedFiles(ImageFiles):
         yield f"{self.folder.name}\t{status.st_size}\t{status.st_mtime_ns}"
 
 
-def find_packed(root: Path, *, name: str, image_size: int) -> DataSource | None:
+def find_packed(root: Path, *, name: str, image_size: int) -> _DataSource | None:
     """Find the packed set `name` under `root`; None unless the archives of both parts are there."""
     paths = {part: root / f"{name}_jpeg_{part}.npz" for part in ("train", "test")}
     if not all(path.exists() for path in paths.values()):
@@ -216,13 +216,13 @@ def find_packed(root: Path, *, name: str, image_size: int) -> DataSource | None:
         files = _PackedFiles(path, numbers, labels.astype(np.int64), data.tobytes(), offsets)
         return files.examples(image_size=image_size, title=f"{name}-{part}")
 
-    return DataSource(
+    return _DataSource(
         str(root / f"{name}_jpeg_*.npz"),
         _packed_length(paths["train"], "labels"),
         _packed_length(paths["test"], "labels"),
         (3, image_size, image_size),
         num_classes,
-        lambda *_: Parts(examples("train"), examples("test"), num_classes),
+        lambda *_: _Parts(examples("train"), examples("test"), num_classes),
     )
 
 

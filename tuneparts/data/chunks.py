@@ -17,7 +17,7 @@ from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 
 
-def stratified_order(
+def _stratified_order(
     labels_N: npt.NDArray[np.int64], generator: np.random.Generator
 ) -> npt.NDArray[np.int64]:
     """Draw a random order of which every stretch is stratified; int64 (N,).
@@ -33,7 +33,7 @@ def stratified_order(
     return by_class[np.lexsort((generator.random(len(labels_N)), place))].astype(np.int64)
 
 
-def train_val(
+def _train_val(
     labels_N: npt.NDArray[np.int64],
     *,
     num_train: int | None,
@@ -54,11 +54,11 @@ def train_val(
             f"{num_train} and {held} {num_val}."
         )
     stream = "split" if held == "num_val" else "held out"
-    order = stratified_order(labels_N, seeding.numpy_generator(seed, "data", stream))
+    order = _stratified_order(labels_N, seeding.numpy_generator(seed, "data", stream))
     return np.sort(order[num_val : num_val + num_train]), np.sort(order[:num_val])
 
 
-def subset(
+def _subset(
     labels_N: npt.NDArray[np.int64], *, num: int | None, seed: int, part: str = "test"
 ) -> npt.NDArray[np.int64]:
     """Choose stratified indices of a part of the test data, ascending; None keeps all."""
@@ -66,7 +66,7 @@ def subset(
         return np.arange(len(labels_N))
     if not 1 <= num <= len(labels_N):
         raise ConfigError(f"`1 <= num_{part} <= {len(labels_N)}` must hold, but got {num}.")
-    order = stratified_order(labels_N, seeding.numpy_generator(seed, "data", part))
+    order = _stratified_order(labels_N, seeding.numpy_generator(seed, "data", part))
     return np.sort(order[:num])
 
 

@@ -14,9 +14,9 @@ from tuneparts.core.config import Config
 from tuneparts.core.errors import ConfigError, DataError
 from tuneparts.data import _images, _variants, chunks, own, sets
 from tuneparts.data._variants import Part
-from tuneparts.data.sets import InputSelection
-from tuneparts.data.target import Classes, ImportPath, Target, from_anything
-from tuneparts.data.task import Examples, StoredImages, Task, channel_statistics
+from tuneparts.data.sets import _InputSelection
+from tuneparts.data.target import Classes, ImportPath, Target, _from_anything
+from tuneparts.data.task import Examples, StoredImages, Task, _channel_statistics
 
 
 class DataConfig(Config):
@@ -33,7 +33,7 @@ class DataConfig(Config):
     itself or by its import path; see `docs/extending.md`."""
     arguments: dict[str, Any] = Field(default_factory=dict)
     """What a function of one's own is called with."""
-    target: Annotated[SerializeAsAny[Target], BeforeValidator(from_anything)] = Classes()
+    target: Annotated[SerializeAsAny[Target], BeforeValidator(_from_anything)] = Classes()
     """What is predicted: `classes`, `binary`, `values`, a loss function, or a `Target`."""
     standardise: bool = False
     """Scale inputs, channel by channel, by mean and standard deviation of the training part."""
@@ -57,7 +57,7 @@ class DataConfig(Config):
     """The only folder to look in; None looks in the usual places."""
     image_size: int | None = Field(default=None, ge=1)
     """Side that images of a folder are scaled to when they are decoded."""
-    input_selection: InputSelection | None = None
+    input_selection: _InputSelection | None = None
     """How the set `input_selection` is generated; None for its defaults."""
     corrupted: _variants.Kinds | None = None
     """Score the published corruptions of the test images too (CIFAR-10-C, CIFAR-100-C), as means
@@ -69,7 +69,7 @@ class DataConfig(Config):
         schema.declare(*self.target.reported())
         data_set = sets.lookup(self.name)
         if data_set.own_path is not None:
-            own.check_arguments(data_set.own_path, self.arguments)
+            own._check_arguments(data_set.own_path, self.arguments)
         elif self.arguments:
             raise ValueError(f"`arguments` are those of a function, but `{self.name}` is none.")
         if not data_set.is_image and (self.rotated or self.pool > 1):
@@ -90,14 +90,14 @@ class DataConfig(Config):
         """The values that a method should find, where examples are made with them: by metric."""
         found = {"hyper/rotation": math.pi} if self.rotated else {}
         if self.name == "input_selection":
-            made = self.input_selection or InputSelection()
+            made = self.input_selection or _InputSelection()
             found["hyper/num_kept"] = float(min(made.num_informative, made.num_inputs or math.inf))
         return found
 
     @property
     def roots(self) -> list[Path]:
         """Folders in which the set is looked for, in order."""
-        return sets.roots(self.root)
+        return sets._roots(self.root)
 
     @property
     def is_own(self) -> bool:
@@ -122,15 +122,15 @@ class DataConfig(Config):
             parts = replace(parts, train=train, test=official)
         if parts.test is None:
             labels, num = strata(parts.train.labels), max(1, round(len(parts.train) / 5))
-            rest, chosen = chunks.train_val(
+            rest, chosen = chunks._train_val(
                 labels, num_train=None, num_val=self.num_test or num, seed=seed, held="num_test"
             )
             test = self._variant(parts.train, chosen, "train", draw)
         else:
             rest = np.arange(len(parts.train))
-            chosen = chunks.subset(strata(parts.test.labels), num=self.num_test, seed=seed)
+            chosen = chunks._subset(strata(parts.test.labels), num=self.num_test, seed=seed)
             test = self._variant(parts.test, chosen, "test", draw)
-        train_indices, val_indices = chunks.train_val(
+        train_indices, val_indices = chunks._train_val(
             strata(parts.train.labels[rest]),
             num_train=self.num_train,
             num_val=self.num_val if parts.val is None else 0,
@@ -141,11 +141,11 @@ class DataConfig(Config):
             val = self._variant(parts.train, rest[val_indices], "train", draw)
         else:
             num_val, labels = self.num_val or None, strata(parts.val.labels)
-            chosen = chunks.subset(labels, num=num_val, seed=seed, part="val")
+            chosen = chunks._subset(labels, num=num_val, seed=seed, part="val")
             val = self._variant(parts.val, chosen, "val", draw)
         mean, std = data_set.mean, data_set.std
         if self.standardise:
-            mean, std = channel_statistics(train.inputs)
+            mean, std = _channel_statistics(train.inputs)
         return Task(
             name=f"rotated_{self.name}" if self.rotated else self.name,
             train=train,
@@ -168,7 +168,7 @@ class DataConfig(Config):
                 f"{whole.folder} has labels up to {whole.labels.max()}, but `{self.name}` only "
                 f"{num_classes} classes. Get the corrupted images of the same set."
             )
-        rows = chunks.subset(whole.labels, num=self.num_test, seed=seed)
+        rows = chunks._subset(whole.labels, num=self.num_test, seed=seed)
         return replace(whole, rows=rows, labels=whole.labels[rows], pool=self.pool)
 
     def _variant(

@@ -20,8 +20,8 @@ import numpy.typing as npt
 from tuneparts.core import import_path
 from tuneparts.core.errors import ConfigError, DataError
 from tuneparts.data._images import class_names, list_images
-from tuneparts.data.target import Classes, Target, checked, from_anything
-from tuneparts.data.task import Examples, Parts, StoredImages, Task
+from tuneparts.data.target import Classes, Target, _checked, _from_anything
+from tuneparts.data.task import Examples, StoredImages, Task, _Parts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,7 +40,7 @@ _Given = tuple[Any, npt.NDArray[Any]]
 Arrays: TypeAlias = "Tensor | npt.NDArray[Any]"
 
 
-def check_arguments(path: str, arguments: Mapping[str, Any]) -> None:
+def _check_arguments(path: str, arguments: Mapping[str, Any]) -> None:
     """Refuse a path that leads to no function, and arguments that it does not take."""
     try:
         inspect.signature(import_path.find(path)).bind(**arguments)
@@ -51,7 +51,7 @@ def check_arguments(path: str, arguments: Mapping[str, Any]) -> None:
         ) from None
 
 
-def read(path: str, config: "DataConfig", draw: int | None) -> Parts:
+def read(path: str, config: "DataConfig", draw: int | None) -> _Parts:
     """Call a data function; refuses what it returns if it cannot be learnt from."""
     try:
         make = import_path.find(path)
@@ -82,7 +82,7 @@ def read(path: str, config: "DataConfig", draw: int | None) -> Parts:
     num_classes = 0
     if isinstance(target, Classes):
         num_classes = max(target.count_outputs(part.labels) for part in examples.values())
-    return Parts(examples["train"], examples.get("test"), num_classes, examples.get("val"))
+    return _Parts(examples["train"], examples.get("test"), num_classes, examples.get("val"))
 
 
 def _by_part(made: Any) -> list[tuple[str, Any]]:
@@ -112,7 +112,7 @@ def _read(part: str, thing: Any, config: "DataConfig") -> dict[str, _Given]:
     if isinstance(thing, str | os.PathLike):
         return _of_folder(part, Path(thing), config)
     if isinstance(thing, tuple) and len(thing) == 2:
-        return {part: to_arrays(*thing) if _is_column(thing[1]) else (thing[0], plain(thing[1]))}
+        return {part: _to_arrays(*thing) if _is_column(thing[1]) else (thing[0], plain(thing[1]))}
     names = _column_names(thing)
     if names is not None:
         raise ConfigError(
@@ -224,7 +224,7 @@ def _column_names(table: Any) -> list[str] | None:
     return None if names is None or callable(names) else [str(name) for name in names]
 
 
-def to_arrays(table: Any, target: str | Sequence[str]) -> tuple[Any, npt.NDArray[Any]]:
+def _to_arrays(table: Any, target: str | Sequence[str]) -> tuple[Any, npt.NDArray[Any]]:
     """Inputs and labels of a table whose target is the column of the labels, or several.
 
     Columns of numbers become the features (N, D), in the order of the table. A single column whose
@@ -278,7 +278,7 @@ def given_inputs(values: Arrays, *, keeps_bytes: bool = False) -> npt.NDArray[An
     if array.dtype == np.bool_ or (array.dtype == np.uint8 and not keeps_bytes):
         array = array.astype(np.float32)
     if array.dtype != np.uint8 or array.ndim != 4:
-        return checked(array, "inputs", least_axes=2)
+        return _checked(array, "inputs", least_axes=2)
     if array.shape[1] not in _CHANNELS and array.shape[3] in _CHANNELS:
         raise ConfigError(
             f"images are (N, C, H, W), but got {array.shape}, which looks like (N, H, W, C). Use "
@@ -294,7 +294,7 @@ def given_task(
     target: Any = "classes",
 ) -> Task:
     """A task of inputs, scaled as the net wants them, and labels; without test data."""
-    aim: Target = from_anything(target)
+    aim: Target = _from_anything(target)
     given = {"train": train} if val is None else {"train": train, "val": val}
     parts = {
         name: _examples(inputs, plain(labels), aim, keeps_bytes=False)

@@ -26,8 +26,8 @@ from tuneparts.core.errors import DataError, DataMissingError, UnknownNameError
 from tuneparts.core.registry import Registry
 from tuneparts.data import _published, own
 from tuneparts.data._images import find_folder
-from tuneparts.data.chunks import stratified_order
-from tuneparts.data.task import DataSource, Examples, Parts
+from tuneparts.data.chunks import _stratified_order
+from tuneparts.data.task import Examples, _DataSource, _Parts
 
 if TYPE_CHECKING:
     from tuneparts.data.config import DataConfig
@@ -48,10 +48,10 @@ _CIFAR_SCALE: dict[str, Any] = {
 _IMAGENET_SCALE: dict[str, Any] = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 _SIDE = 8  # of images of stripes; a blob has as many dimensions
 _NUM_DIGITS_TEST = 500
-_Finder: TypeAlias = Callable[[Path], DataSource | None]
+_Finder: TypeAlias = Callable[[Path], _DataSource | None]
 
 
-class InputSelection(Config):
+class _InputSelection(Config):
     """Vectors of which some inputs are the label plus noise, and the others noise alone.
 
     After the input-selection experiment of Lyle et al. (2020) and Mlodozeniec et al. (2023). The
@@ -88,7 +88,7 @@ class InputSelection(Config):
         return Examples(kept.astype(np.float32), labels.astype(np.int64))
 
 
-def blobs(count: int, *, seed: int, part: str) -> Examples:
+def _blobs(count: int, *, seed: int, part: str) -> Examples:
     """Draw from three Gaussian clouds around the first unit vectors times three; float32 (N, 8)."""
     labels = _stream(seed, "blobs", part, "labels").integers(0, 3, count)
     noise = _stream(seed, "blobs", part, "noise").standard_normal((count, _SIDE))
@@ -96,7 +96,7 @@ def blobs(count: int, *, seed: int, part: str) -> Examples:
     return Examples((centres[labels] + noise).astype(np.float32), labels.astype(np.int64))
 
 
-def stripes(count: int, *, seed: int, part: str) -> Examples:
+def _stripes(count: int, *, seed: int, part: str) -> Examples:
     """Draw noisy stripes in four directions with random phase; uint8 (N, 1, 8, 8)."""
     labels = _stream(seed, "stripes", part, "labels").integers(0, 4, count)
     phases = _stream(seed, "stripes", part, "phases").uniform(0, 2 * np.pi, count)
@@ -113,14 +113,14 @@ def _stream(seed: int, *name: str) -> np.random.Generator:
     return seeding.numpy_generator(seed, "data", *name)
 
 
-def _read_digits(_: "DataConfig", draw: int | None) -> Parts:
+def _read_digits(_: "DataConfig", draw: int | None) -> _Parts:
     pixels, labels = _pixels_and_labels()
     # Ink counts 0..16 stretched to 0..255, so that scaling by 255 gives [0, 1] as for any image.
     images = np.round(pixels * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
     everything = Examples(images, labels.astype(np.int64))
-    order = stratified_order(everything.labels, _stream(draw or 0, "digits"))
+    order = _stratified_order(everything.labels, _stream(draw or 0, "digits"))
     test, train = np.sort(order[:_NUM_DIGITS_TEST]), np.sort(order[_NUM_DIGITS_TEST:])
-    return Parts(everything.subset(train), everything.subset(test), num_classes=10)
+    return _Parts(everything.subset(train), everything.subset(test), num_classes=10)
 
 
 @cache
@@ -162,7 +162,7 @@ class DataSet:
     own_path: str | None = None
     """Import path of the function, for data of one's own."""
 
-    def find(self, folders: Iterable[Path]) -> DataSource:
+    def find(self, folders: Iterable[Path]) -> _DataSource:
         """Look for the set in these folders; the first that has it wins."""
         looked = list(folders)
         for root in looked:
@@ -183,14 +183,14 @@ def _generated(
 ) -> DataSet:
     """A generated set, which makes more than its usual sizes when asked to."""
 
-    def read(config: "DataConfig", replicate: int | None) -> Parts:
+    def read(config: "DataConfig", replicate: int | None) -> _Parts:
         seed = (config.seed or 0) if replicate is None else replicate
         num_train = max(sizes[0], (config.num_train or 0) + config.num_val)
         train = draw(config)(num_train, seed=seed, part="train")
         test = draw(config)(max(sizes[1], config.num_test or 0), seed=seed, part="test")
-        return Parts(train, test, num_classes)
+        return _Parts(train, test, num_classes)
 
-    source = DataSource("generated", *sizes, shape, num_classes, read)
+    source = _DataSource("generated", *sizes, shape, num_classes, read)
     return DataSet(name, "It is generated.", (lambda _: source,), is_image=len(shape) == 3)
 
 
@@ -205,7 +205,7 @@ def _photographs(name: str, advice: str, finder: _Finder) -> DataSet:
     return DataSet(name, advice, (finder,), is_resizable=True, **_IMAGENET_SCALE)
 
 
-_DIGITS = DataSource("scikit-learn", 1297, _NUM_DIGITS_TEST, (1, 8, 8), 10, _read_digits)
+_DIGITS = _DataSource("scikit-learn", 1297, _NUM_DIGITS_TEST, (1, 8, 8), 10, _read_digits)
 DIGITS = DataSet("digits", "It comes with scikit-learn.", (lambda _: _DIGITS,))
 MNIST, FASHION_MNIST = (
     _downloaded(
@@ -251,13 +251,13 @@ IMAGENET = _photographs(
 )
 INPUT_SELECTION = _generated(
     "input_selection",
-    lambda config: (config.input_selection or InputSelection()).draw,
+    lambda config: (config.input_selection or _InputSelection()).draw,
     (3000, 1000),
     (30,),
     2,
 )
-BLOBS = _generated("blobs", lambda _: blobs, (600, 300), (8,), 3)
-STRIPES = _generated("stripes", lambda _: stripes, (600, 300), (1, 8, 8), 4)
+BLOBS = _generated("blobs", lambda _: _blobs, (600, 300), (8,), 3)
+STRIPES = _generated("stripes", lambda _: _stripes, (600, 300), (1, 8, 8), 4)
 
 
 def lookup(name: str) -> DataSet:
@@ -281,12 +281,12 @@ def lookup(name: str) -> DataSet:
     except UnknownNameError:
         known = [*REGISTRY.names(), f"{_FOLDER_PREFIX}PATH", "package.module:function"]
         raise UnknownNameError("data set", name, known) from None
-    source = DataSource(path_of, None, None, None, None, partial(own.read, path_of))
+    source = _DataSource(path_of, None, None, None, None, partial(own.read, path_of))
     advice = "It is made by a function."
     return DataSet(name, advice, (lambda _: source,), is_resizable=True, own_path=path_of)
 
 
-def roots(override: str | None = None) -> list[Path]:
+def _roots(override: str | None = None) -> list[Path]:
     """Folders in which sets are looked for, in order; an override replaces them all."""
     if override is not None:
         return [Path(override).expanduser().absolute()]
@@ -297,11 +297,11 @@ def roots(override: str | None = None) -> list[Path]:
 def download(name: str) -> str:
     """Fetch a set with torchvision's downloader unless it is there; returns where it is.
 
-    Never into `TUNEPARTS_DATA`, which may be shared and read-only, but into the last of `roots`.
+    Never into `TUNEPARTS_DATA`, which may be shared and read-only, but into the last of `_roots`.
     """
-    data_set, folder = lookup(name), roots()[-1]
+    data_set, folder = lookup(name), _roots()[-1]
     try:
-        return data_set.find(roots()).where
+        return data_set.find(_roots()).where
     except DataError:  # damaged counts as not there: the downloader mends what it can
         if data_set.torchvision_kind is None:
             raise
@@ -315,19 +315,19 @@ def download(name: str) -> str:
             f"`{name}` could not be downloaded to {folder}: {error}. Check the network, or copy "
             "the set to a folder and name it in TUNEPARTS_DATA."
         ) from error
-    return data_set.find(roots()).where
+    return data_set.find(_roots()).where
 
 
-def inventory() -> list[tuple[str, DataSource | None, str]]:
+def inventory() -> list[tuple[str, _DataSource | None, str]]:
     """Every set that has a name: where it is, or else how to get it or what is wrong with it.
 
     Reads file names and headers only.
     """
-    rows: list[tuple[str, DataSource | None, str]] = []
+    rows: list[tuple[str, _DataSource | None, str]] = []
     for name in REGISTRY.names():
         data_set = lookup(name)
         try:
-            rows.append((name, data_set.find(roots()), ""))
+            rows.append((name, data_set.find(_roots()), ""))
         except DataError as error:
             is_missing = isinstance(error, DataMissingError)
             rows.append((name, None, data_set.advice if is_missing else str(error)))

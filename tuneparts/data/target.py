@@ -35,7 +35,7 @@ ImportPath: TypeAlias = Annotated[str, BeforeValidator(_named)]
 """The type of a config field: takes a function, or its import path."""
 
 
-def checked(values: npt.NDArray[Any], what: str, *, least_axes: int = 1) -> npt.NDArray[Any]:
+def _checked(values: npt.NDArray[Any], what: str, *, least_axes: int = 1) -> npt.NDArray[Any]:
     """Whole numbers as int64, real ones as float32; refuses what are no finite numbers."""
     if values.ndim < least_axes or values.dtype.kind not in "biuf":
         raise ConfigError(
@@ -114,7 +114,7 @@ class Target(Named):
 
     def prepared(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Labels (N, ...) as batches have them: int64 or float32, finite; refuses any others."""
-        return checked(labels, "labels")
+        return _checked(labels, "labels")
 
     def count_outputs(self, labels: npt.NDArray[Any]) -> int:
         """K for these labels: as many outputs as an example has numbers, unless overridden."""
@@ -194,7 +194,7 @@ class Classes(Target):
                 f"{labels.shape} of type {labels.dtype} such as {labels.flat[:3]}. Number the "
                 "classes from 0 on, or use the target `values` for real numbers."
             )
-        return checked(labels, "labels")
+        return _checked(labels, "labels")
 
     def count_outputs(self, labels: npt.NDArray[Any]) -> int:
         return 1 + int(labels.max(initial=-1))
@@ -279,7 +279,7 @@ class Values(Target):
 
     def prepared(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Real numbers (N, K); those of one output may come as (N,)."""
-        found = checked(labels, "labels").astype(np.float32, copy=False)
+        found = _checked(labels, "labels").astype(np.float32, copy=False)
         if found.ndim > 2:
             raise ConfigError(f"labels are (N,) or (N, K), but got {found.shape}. Flatten each.")
         return found.reshape(len(found), -1)
@@ -329,7 +329,7 @@ class OwnLoss(Target):
         return self.num_outputs or super().count_outputs(labels)
 
 
-def from_anything(value: Any) -> Any:
+def _from_anything(value: Any) -> Any:
     """A target from its name, its JSON or a function; anything else is returned as it is."""
     if isinstance(value, str):
         return Target.made_from({"kind": value})

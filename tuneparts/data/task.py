@@ -215,7 +215,7 @@ def _digest(facts: str, *parts: Examples) -> str:
     return found.hexdigest()[:12]
 
 
-def channel_statistics(inputs: Inputs) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _channel_statistics(inputs: Inputs) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation over examples and places; pixels count from 0 to 1.
 
     A feature that never varies has the standard deviation 1, and so becomes 0.
@@ -238,7 +238,7 @@ def channel_statistics(inputs: Inputs) -> tuple[tuple[float, ...], tuple[float, 
 
 
 @dataclass(frozen=True)
-class Parts:
+class _Parts:
     """The official parts of a set, before any split."""
 
     train: Examples
@@ -251,7 +251,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class DataSource:
+class _DataSource:
     """A data set that was found in one place; its sizes are known without decoding anything."""
 
     where: str
@@ -260,5 +260,5 @@ class DataSource:
     shape: tuple[int, ...] | None
     """(C, H, W) or (D,); None when it depends on the image size asked for."""
     num_classes: int | None
-    read: "Callable[[DataConfig, int | None], Parts]"
+    read: "Callable[[DataConfig, int | None], _Parts]"
     """Takes the seed of a replicate that draws its own data; None for the fixed draw."""

@@ -78,7 +78,7 @@ def execute(
             else:
                 from tuneparts.executors import ray
 
-                ray.run(plan, storage, place, code)
+                ray._run(plan, storage, place, code)
         except KeyboardInterrupt:
             status = "interrupted"
         finally:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tuneparts.core.errors import HangError, StorageError, WorkerError
-from tuneparts.executors.logs import TrialLog
+from tuneparts.executors.logs import _TrialLog
 from tuneparts.executors.worker import Report
 from tuneparts.search.groups import Group, Groups
 from tuneparts.search.journal import Journal
@@ -173,7 +173,7 @@ def overdue(journal: Journal, segment: Segment, seconds: float, storage: str) ->
         f"an interval of `{segment.trial.arm}` ends within {limit:.0f} s, which is {MULTIPLE:g} "
         "times the longest of its other trials and ten minutes at least, but this one did not."
     )
-    log = TrialLog(Folder(storage), segment.trial)
+    log = _TrialLog(Folder(storage), segment.trial)
     log.add(str(error))
     log.keep()
     return Report(done=True, failure=f"{type(error).__name__}: {error}")

@@ -19,13 +19,13 @@ from tuneparts.core.errors import StorageError, WorkerError
 from tuneparts.core.provenance import usable_cpus
 from tuneparts.executors._driver import Job, drive
 from tuneparts.executors._watchdog import IN_WORKER
-from tuneparts.executors.place import Place, bundle, num_trials, refuse_unplaceable, slots
+from tuneparts.executors.place import Place, _num_trials, bundle, refuse_unplaceable, slots
 from tuneparts.executors.worker import (
     Report,
     TrialSetting,
-    give_back_memory,
+    _give_back_memory,
+    _set_threads,
     reports_of,
-    set_threads,
 )
 from tuneparts.search.code import Code
 from tuneparts.search.groups import Group
@@ -42,7 +42,7 @@ def run(plan: Plan, storage: str, place: Place, code: Code) -> None:
     """Run the plan to its end, in as many processes as the place says or has room for."""
     room = room_for(plan.search, place.cpus)
     # A pool takes seconds to start, and a single trial gains nothing from one.
-    workers = place.workers or min(room, num_trials(plan.search))
+    workers = place.workers or min(room, _num_trials(plan.search))
     setting = TrialSetting.of(plan.search, storage, code, plan.journal.path.parent)
     with closing(_Processes(plan.search, setting, workers)) as pool:
         for _ in in_this_process(plan, setting) if workers == 1 else drive(plan, pool):
@@ -83,7 +83,7 @@ def in_this_process(plan: Plan, setting: TrialSetting) -> Iterator[Report]:
         yield from drive(plan, _ThisProcess(plan.search, setting))
     finally:
         if threads is not None:
-            set_threads(threads)
+            _set_threads(threads)
 
 
 def _share(search: Search, group: Group) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def _serve(connection: Connection, setting: TrialSetting) -> None:
                     connection.send(reports)
             except StorageError:  # it is in the trial's log; the driver starts a new worker
                 raise SystemExit(1) from None
-            give_back_memory()
+            _give_back_memory()
 
 
 def _die_with_the_driver() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from tuneparts.core.errors import DivergedError
-from tuneparts.executors.worker import Report, SegmentExecution, TrialSetting
+from tuneparts.executors.worker import Report, TrialSetting, _SegmentExecution
 from tuneparts.search.groups import Group
 from tuneparts.training.pack import Pack
 from tuneparts.training.state import copied
@@ -23,7 +23,7 @@ class PackExecution:
     def __init__(self, group: Group, setting: TrialSetting, **options: Any) -> None:
         self._packed, self._setting = group.packed, setting
         self._each = {
-            segment.trial.index % group.packed: SegmentExecution(segment, setting, **options)
+            segment.trial.index % group.packed: _SegmentExecution(segment, setting, **options)
             for segment in group.segments
         }
         self._reports = dict.fromkeys(self._each, Report())
@@ -53,7 +53,7 @@ class PackExecution:
             self._reports |= dict.fromkeys(live, whole)
         return list(self._reports.values())
 
-    def _advance(self, live: Mapping[int, SegmentExecution]) -> dict[int, DivergedError]:
+    def _advance(self, live: Mapping[int, _SegmentExecution]) -> dict[int, DivergedError]:
         """Train, and keep what came of it; returns the slots that diverged."""
         waiting = {slot: self._learners[slot] for slot, one in live.items() if not one.is_over}
         if not waiting:

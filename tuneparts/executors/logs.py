@@ -29,7 +29,7 @@ def read(storage: Folder, trial: TrialId) -> list[str]:
     return folder.read(_NAME).decode(errors="replace").splitlines() if is_there else []
 
 
-class TrialLog:
+class _TrialLog:
     """The log of one trial, written by the worker that runs it."""
 
     def __init__(self, storage: Folder, trial: TrialId) -> None:

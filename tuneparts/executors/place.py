@@ -21,12 +21,12 @@ MOST_LOCAL_TRIALS = 200
 """Trials up to which this machine's own processes are taken."""
 
 
-def num_trials(search: Search) -> int:
+def _num_trials(search: Search) -> int:
     """Count the trials of all arms and seeds."""
     return sum(arm.trials_per_seed * len(search.seeds_of(arm)) for arm in search.arms)
 
 
-def suited(search: Search) -> Executor:
+def _suited(search: Search) -> Executor:
     """Choose the local executor for small searches, and Ray for large ones.
 
     Ray is also taken for what only Ray has: GPUs, resources with names of a cluster's own,
@@ -36,7 +36,7 @@ def suited(search: Search) -> Executor:
         arm.resources.gpus or arm.resources.custom or arm.config.task_bundles()
         for arm in search.arms
     )
-    return "ray" if needs_ray or num_trials(search) > MOST_LOCAL_TRIALS else "local"
+    return "ray" if needs_ray or _num_trials(search) > MOST_LOCAL_TRIALS else "local"
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Place:
 
     def settled(self, search: Search) -> "Place":
         """The same place, whose executor no longer depends on the search."""
-        return replace(self, executor=self.executor or suited(search))
+        return replace(self, executor=self.executor or _suited(search))
 
 
 GIB = 1024**3
@@ -196,7 +196,7 @@ def fitted(search: Search, place: Place) -> Search:
     if place.address is not None:
         from tuneparts.executors.ray import cluster
 
-        nodes = [{**node, "memory": _PLENTY} for node in cluster.nodes_at(place.address)]
+        nodes = [{**node, "memory": _PLENTY} for node in cluster._nodes_at(place.address)]
     arms = []
     for arm in search.arms:
         if arm.name in asking:

@@ -31,7 +31,7 @@ from tuneparts.core.redaction import redact
 from tuneparts.core.seeding import derive
 from tuneparts.data.task import Task
 from tuneparts.executors._watchdog import Usage, cuda_in_use, limit
-from tuneparts.executors.logs import TrialLog
+from tuneparts.executors.logs import _TrialLog
 from tuneparts.search import data_record
 from tuneparts.search.arm import DATA_KEY, method_config, variant_name
 from tuneparts.search.check import check_data
@@ -138,14 +138,14 @@ class Report:
 def reports_of(group: Group, setting: TrialSetting, **options: Any) -> Iterator[list[Report]]:
     """Execute a group, and yield what each interval reports of its segments, until all are done.
 
-    The options are those of `SegmentExecution`.
+    The options are those of `_SegmentExecution`.
 
     Raises:
         StorageError: The storage did not answer. The group can be executed again.
     """
     reports: list[Report] = []
     if group.packed == 1:
-        one = SegmentExecution(group.segments[0], setting, **options)
+        one = _SegmentExecution(group.segments[0], setting, **options)
         while not reports or not reports[0].done:
             reports = [one.step()]
             yield reports
@@ -158,7 +158,7 @@ def reports_of(group: Group, setting: TrialSetting, **options: Any) -> Iterator[
         yield reports
 
 
-class SegmentExecution:
+class _SegmentExecution:
     """One segment under way; each `step` is one interval of its learner.
 
     Everything that must survive is in the checkpoint store before it is reported, so an execution
@@ -207,20 +207,20 @@ class SegmentExecution:
         return self.reported()
 
     @cached_property
-    def log(self) -> TrialLog:
+    def log(self) -> _TrialLog:
         """The log of the trial."""
-        set_threads(self._threads)
-        return TrialLog(self._folder, self._segment.trial)
+        _set_threads(self._threads)
+        return _TrialLog(self._folder, self._segment.trial)
 
     def failed(self, error: Exception) -> Report:
         """The report of a trial that an exception ended."""
-        if isinstance(error, OSError) and is_disk_full(error):
+        if isinstance(error, OSError) and _is_disk_full(error):
             return Report(done=True, disk_full=redact(str(error)))
         with suppress(OSError, StorageError):  # the storage may be what failed
             self.log.add("".join(traceback.format_exception(error)))
             self.log.keep()
         failure = redact(f"{type(error).__name__}: {error}")
-        if is_transient(error):
+        if _is_transient(error):
             # It may come back, so the trial has not failed yet. The executor starts the
             # segment again; `from None` because executors log whatever hangs on the error.
             raise StorageError(failure) from None
@@ -237,8 +237,8 @@ class SegmentExecution:
 
     def build(self) -> Learner:
         """Build the learner, in the newest state that was kept."""
-        segment, learner = self._segment, build_learner(self._segment.config, self._context)
-        set_threads(self._threads)  # where its config was the first to import torch
+        segment, learner = self._segment, _build_learner(self._segment.config, self._context)
+        _set_threads(self._threads)  # where its config was the first to import torch
         found = self.states.find(segment)
         if found is not None:
             learner.load_state_dict(found.state["learner"])
@@ -315,7 +315,7 @@ class SegmentExecution:
         return self._learner.finished or is_reached or self._is_behind
 
 
-def build_learner(config: Mapping[str, Any], context: Context) -> Learner:
+def _build_learner(config: Mapping[str, Any], context: Context) -> Learner:
     """Build the learner of a trial from its config as plain values.
 
     What the config says of the data is in the context already.
@@ -346,7 +346,7 @@ def restore_learner(
         )
     task = trial_data(search, trial, config)
     seed = _seed(trial, is_fresh=search.arm(trial.arm).fresh_seed)
-    learner = build_learner(config, Context(task, seed, stream=_stream(search.name, trial)))
+    learner = _build_learner(config, Context(task, seed, stream=_stream(search.name, trial)))
     learner.load_state_dict(state["learner"])
     return learner
 
@@ -358,21 +358,21 @@ def trial_data(search: Search, trial: TrialId, config: Mapping[str, Any]) -> Tas
     return search.load_data(changes, trial.seed if search.draws_data else None)
 
 
-def set_threads(threads: int) -> None:
+def _set_threads(threads: int) -> None:
     """Let torch use so many threads, if this process has imported it."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
 
 
-def give_back_memory() -> None:
+def _give_back_memory() -> None:
     """Give the memory of a learner that is gone back to the GPU, which other processes share."""
     if (cuda := cuda_in_use()) is not None:
         gc.collect()
         cuda.empty_cache()
 
 
-def is_transient(error: BaseException | None) -> bool:
+def _is_transient(error: BaseException | None) -> bool:
     """Whether an exception says that storage or a network did not answer: it may be back later.
 
     What it was raised from counts too. Our own errors are about what will not change.
@@ -385,7 +385,7 @@ def is_transient(error: BaseException | None) -> bool:
     return isinstance(error, StorageError | ClusterError)
 
 
-def is_disk_full(error: OSError) -> bool:
+def _is_disk_full(error: OSError) -> bool:
     """Whether a disk or quota is full; pyarrow does not always say so in `errno`."""
     return (
         error.errno in {errno.ENOSPC, errno.EDQUOT}

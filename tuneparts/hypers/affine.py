@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from tuneparts.hypers.hyper import POSITIVE, REAL
 from tuneparts.hypers.kinds import BentonConfig, LilaConfig, SchwoebelConfig, Theta
-from tuneparts.hypers.parts import ConstrainedParameter, Part
+from tuneparts.hypers.parts import _ConstrainedParameter, _Part
 
 # With these, truncation stays under one unit in the last place for generators of norm up to
 # 2**NUM_SQUARINGS (a half turn has norm pi), and grows smoothly beyond.
@@ -31,7 +31,7 @@ NUM_SQUARINGS = 3
 Array = TypeVar("Array", Tensor, npt.NDArray[np.floating])
 
 
-class Affine(Part):
+class Affine(_Part):
     """Random affine motions of images, with learnable or fixed ranges."""
 
     makes_copies = True
@@ -74,14 +74,16 @@ class Exponential(Affine):
         """The largest motion per unit of eta."""
         maxima = [getattr(config, name) for name in self._names]
         eta = [one / unit for one, unit in zip(maxima, self._units, strict=True)]
-        parameter = ConstrainedParameter(eta, link=POSITIVE, learnable=learnable, names=self._names)
+        parameter = _ConstrainedParameter(
+            eta, link=POSITIVE, learnable=learnable, names=self._names
+        )
         self.add_module(self.held_in, parameter)
         self.is_identity = not learnable and not any(eta)
 
     @property
-    def eta(self) -> ConstrainedParameter:
+    def eta(self) -> _ConstrainedParameter:
         found = self.get_submodule(self.held_in)
-        assert isinstance(found, ConstrainedParameter)
+        assert isinstance(found, _ConstrainedParameter)
         return found
 
     def ranges(self) -> Tensor:
@@ -91,7 +93,7 @@ class Exponential(Affine):
     def sample(self, num: int, generator: torch.Generator) -> Tensor:
         eta = self.ranges()
         u_N6 = eta.new_empty(num, 6).uniform_(-self.most, self.most, generator=generator)
-        return exponential((u_N6 @ (eta[:, None] * self.generators_66)).view(num, 2, 3))
+        return _exponential((u_N6 @ (eta[:, None] * self.generators_66)).view(num, 2, 3))
 
     def values(self) -> dict[str, float]:
         eta = self.ranges().tolist() if self.eta.learnable else self.eta.numbers()
@@ -99,7 +101,7 @@ class Exponential(Affine):
         return {name: one * unit for name, one, unit in each}
 
 
-class Lila(Exponential):
+class _Lila(Exponential):
     """The maxima are eta.
 
     Rotation is at most pi: beyond, the uniform angle would wrap and stop being uniform. A learnt
@@ -124,14 +126,14 @@ class Lila(Exponential):
         return torch.where(is_beyond, turned, eta_6)
 
 
-class Benton(Exponential):
+class _Benton(Exponential):
     """Widths are eta, twice the maxima; translations in tenths."""
 
     most = 0.5
     held_in = "widths"
 
 
-class Schwoebel(Affine):
+class _Schwoebel(Affine):
     """theta = theta_min + (theta_max - theta_min) eps, eps ~ U(0, 1)^7.
 
     The matrix is R(rotation) [[1, 0], [shear_y, 1]] [[1, shear_x], [0, 1]] diag(scale_x, scale_y)
@@ -143,7 +145,7 @@ class Schwoebel(Affine):
         super().__init__()
         self.is_identity = not learnable and config.theta_min == config.theta_max == Theta()
         self.theta_min, self.theta_max = (
-            ConstrainedParameter(
+            _ConstrainedParameter(
                 list(end.model_dump().values()), link=REAL, learnable=learnable, names=config.NAMES
             )
             for end in (config.theta_min, config.theta_max)
@@ -170,7 +172,11 @@ class Schwoebel(Affine):
         return dict(zip(SchwoebelConfig.known(""), numbers, strict=True))
 
 
-PARTS: dict[str, Callable[..., Affine]] = {"lila": Lila, "benton": Benton, "schwoebel": Schwoebel}
+PARTS: dict[str, Callable[..., Affine]] = {
+    "lila": _Lila,
+    "benton": _Benton,
+    "schwoebel": _Schwoebel,
+}
 
 
 def resample(x_BCHW: Tensor, A_N23: Tensor) -> Tensor:
@@ -204,7 +210,7 @@ def _basis(height: int, width: int, dtype: torch.dtype, device: torch.device) ->
     return (point_3HW1 * torch.eye(2, dtype=dtype, device=device).view(2, 1, 1, 1, 2)).view(6, -1)
 
 
-def exponential(generator_N23: Tensor) -> Tensor:
+def _exponential(generator_N23: Tensor) -> Tensor:
     """First two rows of exp([[L, t], [0, 0]]): [exp(L), phi(L) t], phi(z) = (exp(z) - 1) / z."""
     num_terms = NUM_TERMS.get(generator_N23.dtype, max(NUM_TERMS.values()))
     rows_N6 = generator_N23.flatten(1)
@@ -248,7 +254,7 @@ def _columns(
     ]
 
 
-def random_resized_crop(x_BCHW: Tensor, least: float, generator: torch.Generator) -> Tensor:
+def _random_resized_crop(x_BCHW: Tensor, least: float, generator: torch.Generator) -> Tensor:
     """Crop each image to a rectangle of random area, shape and place, scaled to the old size.
 
     The area is uniform between `least` and all of the image's, the logarithm of width by height
@@ -273,7 +279,7 @@ def random_resized_crop(x_BCHW: Tensor, least: float, generator: torch.Generator
     )
 
 
-def random_crop(x_BCHW: Tensor, padding: int, generator: torch.Generator) -> Tensor:
+def _random_crop(x_BCHW: Tensor, padding: int, generator: torch.Generator) -> Tensor:
     """Shift each image by up to `padding` pixels along each axis, zeros moving in."""
     (B, _, H, W), device = x_BCHW.shape, x_BCHW.device
     windows = functional.pad(x_BCHW, [padding] * 4).unfold(2, H, 1).unfold(3, W, 1)
@@ -281,14 +287,14 @@ def random_crop(x_BCHW: Tensor, padding: int, generator: torch.Generator) -> Ten
     return windows[torch.arange(B, device=device), :, top, left]
 
 
-def random_flip(x_BCHW: Tensor, generator: torch.Generator) -> Tensor:
+def _random_flip(x_BCHW: Tensor, generator: torch.Generator) -> Tensor:
     """Mirror each image left and right with probability one half."""
     shape = (len(x_BCHW), 1, 1, 1)
     is_flipped = torch.randint(2, shape, generator=generator, device=x_BCHW.device) == 1
     return torch.where(is_flipped, x_BCHW.flip(3), x_BCHW)
 
 
-def cutout(x_BCHW: Tensor, side: int, generator: torch.Generator) -> Tensor:
+def _cutout(x_BCHW: Tensor, side: int, generator: torch.Generator) -> Tensor:
     """Zero a square around a random pixel of each image (DeVries and Taylor 2017).
 
     The pixel is anywhere in the image, so that squares may be cut off at the border.

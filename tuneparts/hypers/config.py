@@ -323,11 +323,11 @@ class FixedConfig(Config):
         from tuneparts.hypers import affine
 
         if self.resized_crop:
-            x_BCHW = affine.random_resized_crop(x_BCHW, self.resized_crop, generator)
+            x_BCHW = affine._random_resized_crop(x_BCHW, self.resized_crop, generator)
         if self.crop_padding:
-            x_BCHW = affine.random_crop(x_BCHW, self.crop_padding, generator)
+            x_BCHW = affine._random_crop(x_BCHW, self.crop_padding, generator)
         if self.flip:
-            x_BCHW = affine.random_flip(x_BCHW, generator)
+            x_BCHW = affine._random_flip(x_BCHW, generator)
         if self.cutout:
-            x_BCHW = affine.cutout(x_BCHW, self.cutout, generator)
+            x_BCHW = affine._cutout(x_BCHW, self.cutout, generator)
         return x_BCHW

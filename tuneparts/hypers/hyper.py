@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from tuneparts.hypers.parts import NumberedPart, Part
+    from tuneparts.hypers.parts import _NumberedPart, _Part
 
 Place = Literal["inputs", "activations", "outputs", "loss", "weights"]
 PLACES: tuple[Place, ...] = ("inputs", "activations", "outputs", "loss", "weights")
@@ -33,7 +33,7 @@ Each = Literal["input", "slot", "output", "tensor"]
 
 
 @dataclass(frozen=True)
-class Link:
+class _Link:
     """A smooth increasing map from the reals onto an open interval, with its inverse."""
 
     value: "Callable[[Tensor], Tensor]"
@@ -61,10 +61,10 @@ def _same(raw: "Tensor") -> "Tensor":
     return raw
 
 
-POSITIVE = Link(_softplus, _inverse_softplus, 0.0, math.inf)
-LOG = Link(methodcaller("exp"), math.log, 0.0, math.inf)
-UNIT = Link(methodcaller("sigmoid"), _logit, 0.0, 1.0)
-REAL = Link(_same, float, -math.inf, math.inf)
+POSITIVE = _Link(_softplus, _inverse_softplus, 0.0, math.inf)
+LOG = _Link(methodcaller("exp"), math.log, 0.0, math.inf)
+UNIT = _Link(methodcaller("sigmoid"), _logit, 0.0, 1.0)
+REAL = _Link(_same, float, -math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Shapes:
 class Number:
     """Marks a field of a hyper as a number that can be learnt."""
 
-    link: Link
+    link: _Link
     """The range of the number, and how gradient steps stay inside it."""
     meaning: str = ""
     """What it is, for tables and figures."""
@@ -290,18 +290,18 @@ class Hyper(Config):
             )
         return tuple(float(one) for one in value)
 
-    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "Part":
+    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "_Part":
         """The module that holds the numbers in a run and acts with them."""
-        from tuneparts.hypers.parts import NumberedPart
+        from tuneparts.hypers.parts import _NumberedPart
 
-        return NumberedPart(self, shapes, name=name, learnable=learnable)
+        return _NumberedPart(self, shapes, name=name, learnable=learnable)
 
 
 @dataclass(frozen=True)
 class Call:
     """What a hyper acts with in one call: `now["rate"]`, and the source of its draws."""
 
-    _part: "NumberedPart"
+    _part: "_NumberedPart"
     _generator: "torch.Generator | None"
     training: bool
     """Whether a step is made, and not a score."""

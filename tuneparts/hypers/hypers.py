@@ -23,7 +23,7 @@ from tuneparts.data.task import Examples, Task
 from tuneparts.hypers.config import FIELDS, Averaging, HypersConfig, check_images
 from tuneparts.hypers.hyper import PLACES, Place, Shapes
 from tuneparts.hypers.kinds import DropoutConfig
-from tuneparts.hypers.parts import Act, DropoutSlot, Part, dropping
+from tuneparts.hypers.parts import Act, DropoutSlot, _dropping, _Part
 from tuneparts.models import surgery
 
 Net = Callable[[Tensor], Tensor]
@@ -36,8 +36,8 @@ class Hypers(nn.Module):
     trace in `state_dict`: the config determines them.
     """
 
-    affine: Part | None
-    dropout: Part | None
+    affine: _Part | None
+    dropout: _Part | None
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Hypers(nn.Module):
         x, act = self.inputs(x, generator, training=training), self.at_slots(training=training)
         if act is None:
             return self.combined(net(x), training=training)
-        with dropping(act, generator) as seen:
+        with _dropping(act, generator) as seen:
             logits_NK = net(x)
         if not seen.num_reads:
             raise ConfigError(
@@ -118,7 +118,7 @@ class Hypers(nn.Module):
 
     def combined(self, outputs_NK: Tensor, *, training: bool) -> Tensor:
         """One prediction (B, K) from the net's outputs for all samples."""
-        logits = average(outputs_NK, self.num_samples(training=training), self.averaging)
+        logits = _average(outputs_NK, self.num_samples(training=training), self.averaging)
         for part in self.acting("outputs"):
             logits = part(logits)
         return logits
@@ -243,7 +243,7 @@ def _seeded(net: Net, generator: torch.Generator, x: Tensor) -> Tensor:
         return net(x)
 
 
-def average(logits_NK: Tensor, num_samples: int, rule: Averaging) -> Tensor:
+def _average(logits_NK: Tensor, num_samples: int, rule: Averaging) -> Tensor:
     """Unnormalised log-probabilities of the averaged prediction.
 
     Benton et al. (2020) average network outputs, Immer et al. (2022) logits; both are `logits`

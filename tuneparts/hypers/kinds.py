@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from tuneparts.hypers.affine import Affine
-    from tuneparts.hypers.parts import MaskPart
+    from tuneparts.hypers.parts import _MaskPart
 
 COUNT = "num_kept"
 """What a mask reports besides the probabilities that it is counted from."""
@@ -52,10 +52,10 @@ class MaskConfig(Hyper):
             return x * keep.expand_as(x).bernoulli(generator=now.generator)
         return x * ((keep > 0.5) if self.evaluation == "rounded" else keep)
 
-    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "MaskPart":
-        from tuneparts.hypers.parts import MaskPart
+    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "_MaskPart":
+        from tuneparts.hypers.parts import _MaskPart
 
-        return MaskPart(self, shapes, name=name, learnable=learnable)
+        return _MaskPart(self, shapes, name=name, learnable=learnable)
 
     def metrics(self, name: str) -> tuple[schema.Metric, ...]:
         return (*super().metrics(name), schema.lookup(f"hyper/{COUNT}"))

@@ -15,14 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.hypers.hyper import Call, Hyper, Link, Shapes
+from tuneparts.hypers.hyper import Call, Hyper, Shapes, _Link
 from tuneparts.hypers.kinds import COUNT
 
 Act = Callable[[Tensor, int, torch.Generator], Tensor]
 """What happens to activations at a slot, given its number and a source of draws."""
 
 
-class ConstrainedParameter(nn.Module):
+class _ConstrainedParameter(nn.Module):
     """K numbers of one hyper that stay in their range while they are learnt.
 
     Learnable numbers are a parameter, `raw`, which a link maps into their range; fixed ones are a
@@ -35,7 +35,7 @@ class ConstrainedParameter(nn.Module):
     held: Tensor
 
     def __init__(
-        self, values: Sequence[float], *, link: Link, learnable: bool, names: Sequence[str]
+        self, values: Sequence[float], *, link: _Link, learnable: bool, names: Sequence[str]
     ) -> None:
         super().__init__()
         self.link = link
@@ -74,7 +74,7 @@ class ConstrainedParameter(nn.Module):
         return found
 
 
-class Part(nn.Module):
+class _Part(nn.Module):
     """A hyper in a run: a module with its numbers, as parameters or as constants.
 
     Its call depends on where it acts: `(x, generator, training=...)` for inputs, `(h, slot,
@@ -96,7 +96,7 @@ class Part(nn.Module):
         raise NotImplementedError
 
 
-class NumberedPart(Part):
+class _NumberedPart(_Part):
     """The part of any hyper that overrides one of the methods `on_...`."""
 
     def __init__(self, hyper: Hyper, shapes: Shapes, *, name: str, learnable: bool) -> None:
@@ -122,7 +122,7 @@ class NumberedPart(Part):
                     "Rename the field."
                 )
             names, link = self._names[held_in], links[held_in]
-            parameter = ConstrainedParameter(values, link=link, learnable=learnable, names=names)
+            parameter = _ConstrainedParameter(values, link=link, learnable=learnable, names=names)
             self.add_module(held_in, parameter)
         self.is_identity = not learnable and bool(is_still) and all(is_still)
 
@@ -149,16 +149,16 @@ class NumberedPart(Part):
         found = self.parameter(field).tensor()
         return found[0] if field in self._numbers and not self._numbers[field].each else found
 
-    def parameter(self, field: str) -> ConstrainedParameter:
+    def parameter(self, field: str) -> _ConstrainedParameter:
         """What holds the number, or the numbers, of a field."""
         if field not in self._names:
             raise UnknownNameError(f"number of {type(self.hyper).__name__}", field, self._names)
         found = self.get_submodule(field)
-        assert isinstance(found, ConstrainedParameter)
+        assert isinstance(found, _ConstrainedParameter)
         return found
 
 
-class MaskPart(NumberedPart):
+class _MaskPart(_NumberedPart):
     """A mask is drawn in training only, and not if it is a fixed one of zeros and ones."""
 
     def __init__(self, hyper: Hyper, shapes: Shapes, *, name: str, learnable: bool) -> None:
@@ -191,7 +191,7 @@ _current: ContextVar[_ActiveDropout | None] = ContextVar("tuneparts_dropout", de
 
 
 @contextmanager
-def dropping(act: Act, generator: torch.Generator) -> Iterator[_ActiveDropout]:
+def _dropping(act: Act, generator: torch.Generator) -> Iterator[_ActiveDropout]:
     """Let slots act in this way inside the block; outside they pass their input on."""
     active = _ActiveDropout(act, generator)
     token = _current.set(active)
@@ -202,7 +202,7 @@ def dropping(act: Act, generator: torch.Generator) -> Iterator[_ActiveDropout]:
 
 
 class DropoutSlot(nn.Dropout):
-    """A dropout layer whose rate and randomness come from the `dropping` block around the call.
+    """A dropout layer whose rate and randomness come from the `_dropping` block around the call.
 
     It does not read the net's train or eval mode: a hyper step drops in either.
     """

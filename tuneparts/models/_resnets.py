@@ -27,7 +27,7 @@ from torch import nn
 from tuneparts import models
 from tuneparts.core import _torchvision
 from tuneparts.core.errors import ConfigError
-from tuneparts.models.layers import Bias, PaddedShortcut, ScalarMultiplier, kaiming_normal
+from tuneparts.models.layers import Bias, ScalarMultiplier, _kaiming_normal, _PaddedShortcut
 
 _Layers = OrderedDict[str, nn.Module]
 _Norm = Callable[[int], nn.Module]
@@ -63,7 +63,7 @@ class FixupBlock(nn.Module):
         self.scale = ScalarMultiplier()
         self.bias2b = Bias()
         changes = stride != 1 or num_in != num_out
-        self.shortcut = PaddedShortcut(stride, num_out - num_in) if changes else None
+        self.shortcut = _PaddedShortcut(stride, num_out - num_in) if changes else None
 
     def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
         shifted = self.bias1a(x_BCHW)
@@ -114,18 +114,18 @@ class PreActivationBlock(nn.Module):
         self.conv1 = nn.Conv2d(num_in, num_out, 3, stride=stride, padding=1, bias=False)
         self.norm2 = norm(num_out)
         self.conv2 = nn.Conv2d(num_out, num_out, 3, padding=1, bias=False)
-        self.shortcut: nn.Conv2d | PaddedShortcut | None = None
+        self.shortcut: nn.Conv2d | _PaddedShortcut | None = None
         if (stride != 1 or num_in != num_out) and skip == "conv":
             self.shortcut = nn.Conv2d(num_in, num_out, 1, stride=stride, bias=False)
         elif stride != 1 or num_in != num_out:
-            self.shortcut = PaddedShortcut(stride, num_out - num_in)
+            self.shortcut = _PaddedShortcut(stride, num_out - num_in)
 
     def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
         active = _activated(self.norm1, x_BCHW)
         out: torch.Tensor = self.conv2(_activated(self.norm2, self.conv1(active)))
         if self.shortcut is None:
             return out.add_(x_BCHW)  # nothing else reads what the convolution made
-        padded = isinstance(self.shortcut, PaddedShortcut)
+        padded = isinstance(self.shortcut, _PaddedShortcut)
         kept: torch.Tensor = self.shortcut(x_BCHW if padded else active)
         return out.add_(kept)
 
@@ -168,7 +168,7 @@ def _ended(layers: _Layers, norm: _Norm, channels: int, num_classes: int) -> nn.
     layers["pool"] = nn.AdaptiveAvgPool2d(1)
     layers["flatten"] = nn.Flatten()
     layers["classifier"] = nn.Linear(channels, num_classes)
-    return kaiming_normal(nn.Sequential(layers), "fan_in")
+    return _kaiming_normal(nn.Sequential(layers), "fan_in")
 
 
 class _BasicBlock(nn.Module):
@@ -204,7 +204,7 @@ def _resnet18(
     _add_stages(layers, config.width, widths, 2, _BasicBlock)
     layers["pool"] = nn.AdaptiveAvgPool2d(1)
     layers["flatten"] = nn.Flatten()
-    net = kaiming_normal(nn.Sequential(layers), "fan_out")
+    net = _kaiming_normal(nn.Sequential(layers), "fan_out")
     # Added last: the classifier keeps torch's initialisation, as in the original.
     net.add_module("classifier", nn.Linear(widths[-1], num_classes))
     return net
@@ -320,7 +320,7 @@ def _mobilenet_v2(
     layers["flatten"] = nn.Flatten()
     layers["drop"] = nn.Dropout(0.0)
     layers["classifier"] = classifier = nn.Linear(num_features, num_classes)
-    net = kaiming_normal(nn.Sequential(layers), "fan_out")
+    net = _kaiming_normal(nn.Sequential(layers), "fan_out")
     nn.init.normal_(classifier.weight, std=0.01)
     return net
 

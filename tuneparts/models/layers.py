@@ -65,7 +65,7 @@ def names_of(net: nn.Module, types: tuple[type[nn.Module], ...]) -> list[str]:
     ]
 
 
-class PaddedShortcut(nn.Module):
+class _PaddedShortcut(nn.Module):
     """The shortcut without weights: every `stride`-th pixel, and zeros for `num_new` channels.
 
     It is option A of He et al. (2016). Subsampling equals average pooling with a 1x1 kernel, as
@@ -86,7 +86,7 @@ class PaddedShortcut(nn.Module):
         return f"stride={self.stride}, num_new={self.num_new}"
 
 
-def kaiming_uniform(net: Net) -> Net:
+def _kaiming_uniform(net: Net) -> Net:
     """Draw linear and convolution weights from U(-b, b), b = sqrt(6 / fan_in); biases are zero.
 
     It keeps the variance of activations through ReLUs (He et al. 2015). The net is changed.
@@ -94,7 +94,7 @@ def kaiming_uniform(net: Net) -> Net:
     return _initialised(net, partial(nn.init.kaiming_uniform_, nonlinearity="relu"))
 
 
-def kaiming_normal(net: Net, fan: Literal["fan_in", "fan_out"]) -> Net:
+def _kaiming_normal(net: Net, fan: Literal["fan_in", "fan_out"]) -> Net:
     """Draw linear and convolution weights from N(0, 2 / fan); biases are zero."""
     return _initialised(net, partial(nn.init.kaiming_normal_, mode=fan, nonlinearity="relu"))
 

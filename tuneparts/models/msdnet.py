@@ -16,14 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.models import MsdNet
-from tuneparts.models.layers import kaiming_normal
+from tuneparts.models.layers import _kaiming_normal
 
 _REDUCTION = 0.5
 """Share of the channels that stays where a scale is dropped."""
 
 
 def _msdnet(config: MsdNet, in_shape: tuple[int, ...], num_classes: int) -> "MultiScaleDense":
-    return kaiming_normal(MultiScaleDense(config, in_shape[0], num_classes), "fan_in")
+    return _kaiming_normal(MultiScaleDense(config, in_shape[0], num_classes), "fan_in")
 
 
 class MultiScaleDense(nn.Module):

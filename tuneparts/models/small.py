@@ -12,7 +12,7 @@ from itertools import pairwise
 from torch import nn
 
 from tuneparts.models import DigitsCnn, Mlp, MnistCnn
-from tuneparts.models.layers import kaiming_uniform
+from tuneparts.models.layers import _kaiming_uniform
 
 
 def _mlp(config: Mlp, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
@@ -24,7 +24,7 @@ def _mlp(config: Mlp, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequent
         layers[f"act{i}"] = activation()
         layers[f"drop{i}"] = nn.Dropout(0.0)
     layers["classifier"] = nn.Linear(sizes[-1], num_classes)
-    return kaiming_uniform(nn.Sequential(layers))
+    return _kaiming_uniform(nn.Sequential(layers))
 
 
 def _cnn(
@@ -46,4 +46,4 @@ def _cnn(
         layers[f"relu{i + 2}"] = nn.ReLU()
         layers[f"drop{i + 2}"] = nn.Dropout(0.0)
     layers["classifier"] = nn.Linear(sizes[-1], num_classes)
-    return kaiming_uniform(nn.Sequential(layers))
+    return _kaiming_uniform(nn.Sequential(layers))

@@ -42,7 +42,7 @@ def lay_out(
     the inputs, so weights, states and files stay as they are.
     """
     if channels_last is None:
-        channels_last = is_quicker(net, in_shape, device)
+        channels_last = _is_quicker(net, in_shape, device)
     hooks = net._forward_pre_hooks
     for key in [key for key, hook in hooks.items() if hook is _reorder_first]:
         del hooks[key]
@@ -51,7 +51,7 @@ def lay_out(
     return net
 
 
-def is_quicker(net: nn.Module, in_shape: tuple[int, ...], device: torch.device) -> bool:
+def _is_quicker(net: nn.Module, in_shape: tuple[int, ...], device: torch.device) -> bool:
     """Whether pixel by pixel is quicker for a net, and the net can take it."""
     convolutions = [layer for layer in net.modules() if isinstance(layer, nn.Conv2d)]
     if device.type != "cpu" or len(in_shape) != 3 or not convolutions:

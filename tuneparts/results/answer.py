@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from tuneparts.core import schema
-from tuneparts.results.compare import Comparison, Verdict, nothing_said
-from tuneparts.results.select import by_seed
-from tuneparts.results.statistics import FEWEST, estimate
-from tuneparts.results.tables import label, number, spread
+from tuneparts.results.compare import Comparison, _nothing_said, _Verdict
+from tuneparts.results.select import _by_seed
+from tuneparts.results.statistics import FEWEST, _estimate
+from tuneparts.results.tables import _spread, label, number
 from tuneparts.search.card import ArmCard
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _GAPS = ("failed", "missing", "unfinished", "not_started", "unscored")
 _WORDS = {"unfinished": "not finished", "unscored": "without a validation score"}
 
 
-def answer(data: "RunData") -> str:
+def _answer(data: "RunData") -> str:
     """The contrast that a search declares, then the best arm on each set of examples."""
     metadata, summary = data.metadata, data.summary
     first = _contrast(data)
@@ -47,14 +47,14 @@ def answer(data: "RunData") -> str:
 def _contrast(data: "RunData") -> str:
     """State the contrast of a search; empty where it declares none or has no scores of it yet."""
     metadata, selected, metric = data.metadata, data.selected, data.answer_metric
-    if not metadata.compare or not all(by_seed(selected, a, metric) for a in metadata.compare):
+    if not metadata.compare or not all(_by_seed(selected, a, metric) for a in metadata.compare):
         return ""
     one, other = metadata.compare
     parts = []
     if metadata.answer == "found":
         parts = ["; ".join(_found(data, name) for name in metadata.found)]
     elif metadata.answer == "equivalent_trials" and (worth := data.worth(one, other, metric)):
-        bounds = f" ({worth.interval})" if worth.interval else f", but {nothing_said(worth.num)}"
+        bounds = f" ({worth.interval})" if worth.interval else f", but {_nothing_said(worth.num)}"
         noun = "trial" if worth.says.split()[-1] == "1" else "trials"
         parts = [f"one run of {one} is worth {worth.says} {noun} of {other}{bounds}"]
     parts = [part[0].upper() + part[1:] for part in parts if part]
@@ -72,7 +72,7 @@ def difference(found: Comparison, metric: str) -> str:
     gap = f"+.{schema.lookup(metric).decimals}f"
     text = f"{label(metric)} of {found.one} - {found.other} is {found.difference:{gap}}"
     if found.interval is None:
-        return f"{text}, but {nothing_said(found.num)}"
+        return f"{text}, but {_nothing_said(found.num)}"
     span = f"interval {found.interval.low:{gap}} to {found.interval.high:{gap}}"
     how = f"paired over {found.num} replicates" if found.is_paired else "replicates not matched"
     level = f"{100 * found.interval.level:.4g} %"  # more than 95 % where it is one of several
@@ -90,8 +90,8 @@ def _found(data: "RunData", name: str) -> str:
     metric, true = schema.lookup(name), data.metadata.found[name]
     parts = []
     for arm in data.metadata.compare:
-        point = estimate(list(by_seed(data.selected, arm, name).values()))
-        bounds, interval = nothing_said(point.num), point.interval()
+        point = _estimate(list(_by_seed(data.selected, arm, name).values()))
+        bounds, interval = _nothing_said(point.num), point.interval()
         if interval is not None and point.num >= FEWEST:
             low, high = metric.bounded(interval.low, interval.high)
             span = f"{number(low, metric.decimals)} to {number(high, metric.decimals)}"
@@ -102,7 +102,7 @@ def _found(data: "RunData", name: str) -> str:
     return f"{label(name)}: found by {' and by '.join(parts)}{truth}"
 
 
-def best(verdict: Verdict, summary: pd.DataFrame, *, told: Collection[str] = ()) -> str:
+def best(verdict: _Verdict, summary: pd.DataFrame, *, told: Collection[str] = ()) -> str:
     """Say which arm is best, how far ahead of the next one, at what cost, and what failed.
 
     The difference of the two arms in `told` was said already.
@@ -125,7 +125,7 @@ def best(verdict: Verdict, summary: pd.DataFrame, *, told: Collection[str] = ())
     return "; ".join(parts) + "."
 
 
-def _comparison(summary: pd.DataFrame, verdict: Verdict, told: Collection[str]) -> str:
+def _comparison(summary: pd.DataFrame, verdict: _Verdict, told: Collection[str]) -> str:
     metric, (first, second) = schema.lookup(verdict.metric), verdict.ranked[:2]
     gap, num = verdict.gaps[second], len(verdict.gaps)
     best = "highest" if metric.direction is schema.Direction.UP else "lowest"
@@ -138,7 +138,7 @@ def _comparison(summary: pd.DataFrame, verdict: Verdict, told: Collection[str]) 
     cost = f"at {one} passes per seed against {other}"
     is_told = {first, second} == set(told)
     if gap.interval is None:
-        rest = "" if is_told else f"; {nothing_said(gap.num)}"
+        rest = "" if is_told else f"; {_nothing_said(gap.num)}"
         return f"{lead}, before {rival}, {cost}{rest}"
     between = (gap.difference, gap.interval.low, gap.interval.high)
     mean, low, high = (number(x, metric.decimals) for x in between)
@@ -166,6 +166,6 @@ def _listed(names: Sequence[str]) -> str:
 def _score(summary: pd.DataFrame, arm: str, metric: str) -> str:
     row = summary.loc[arm].to_dict()
     num, expected = row[f"{metric}:n"], row["seeds_expected"]
-    score = spread(row[metric], row[f"{metric}:se"], schema.lookup(metric).decimals)
+    score = _spread(row[metric], row[f"{metric}:se"], schema.lookup(metric).decimals)
     seeds = f"{num} of {expected} seeds" if num < expected else f"{num} seed{'s' * (num > 1)}"
     return f"{score} ({seeds})"

@@ -24,7 +24,7 @@ import numpy as np
 
 from tuneparts.core import schema
 from tuneparts.results.rendering import NOTHING, Table
-from tuneparts.results.statistics import FEWEST, Interval, contrast, estimate
+from tuneparts.results.statistics import FEWEST, _contrast, _estimate, _Interval
 
 _MISTAKES = 0.05
 """How often any comparison of one family may be wrong."""
@@ -39,7 +39,7 @@ class Decision:
 
     num: int
     mean: float
-    interval: Interval
+    interval: _Interval
     verdict: str
     """`better`, `worse` or `equivalent` of the first arm; empty while nothing is decided."""
 
@@ -52,7 +52,7 @@ class Comparison:
     other: str
     difference: float
     """Mean of the first minus mean of the second."""
-    interval: Interval | None
+    interval: _Interval | None
     """Of the difference, at the level at which this comparison was decided."""
     p_value: float
     """Of no difference, adjusted for the number of comparisons."""
@@ -72,7 +72,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class _Verdict:
     """The arms by one metric: their order, and how far the first is ahead of each other one."""
 
     metric: str
@@ -98,7 +98,7 @@ def is_up(metric: str) -> bool:
     return schema.lookup(metric).direction is schema.Direction.UP
 
 
-def verdicts(
+def _verdicts(
     scores: Mapping[str, Mapping[int, float]],
     pairs: Sequence[tuple[str, str]],
     *,
@@ -107,14 +107,14 @@ def verdicts(
     jointly: bool = False,
 ) -> list[Comparison]:
     """Compare pairs of arms by their scores of each seed; intervals of all may hold `jointly`."""
-    gaps = [contrast(scores[one], scores[other]) for one, other in pairs]
+    gaps = [_contrast(scores[one], scores[other]) for one, other in pairs]
     p_different, p_same = [1.0] * len(pairs), [1.0] * len(pairs)
     for i, gap in enumerate(gaps):
         if gap.num >= FEWEST:
             p_different[i] = min(1.0, 2 * min(gap.above(0), gap.below(0)))
             if within is not None:  # two one-sided tests
                 p_same[i] = max(gap.above(-within), gap.below(within))
-    (different, levels), (same, _) = holm(p_different), holm(p_same)
+    (different, levels), (same, _) = _holm(p_different), _holm(p_same)
     if jointly:
         levels = [1 - _MISTAKES / len(pairs) for _ in pairs]
     found, better = [], 1 if is_up(metric) else -1
@@ -138,18 +138,20 @@ def verdicts(
             p_equivalent=None if within is None else same[i] if says else math.nan,
             effect=gap.mean / (gap.se * math.sqrt(gap.num)) if varies else math.nan,
             improvement=float(np.mean(better * np.sign(rivals) + 1)) / 2 if says else math.nan,
-            verdict=verdict if says else nothing_said(gap.num),
+            verdict=verdict if says else _nothing_said(gap.num),
         )  # fmt: skip
         found.append(said)
     return found
 
 
-def nothing_said(num: int) -> str:
+def _nothing_said(num: int) -> str:
     """What to say of too few replicates, such as `two replicates say nothing`."""
     return f"{_NUMERALS.get(num, f'{num} replicates say')} nothing"
 
 
-def holm(p_values: Sequence[float], mistakes: float = _MISTAKES) -> tuple[list[float], list[float]]:
+def _holm(
+    p_values: Sequence[float], mistakes: float = _MISTAKES
+) -> tuple[list[float], list[float]]:
     """Adjust p values by the step-down rule of Holm (1979).
 
     Returns the adjusted p values, and for each the level of the interval that excludes zero exactly
@@ -164,32 +166,32 @@ def holm(p_values: Sequence[float], mistakes: float = _MISTAKES) -> tuple[list[f
     return stepped[back].tolist(), (1 - mistakes / left[at])[back].tolist()
 
 
-def confidence_sequence(values: Sequence[float], level: float = 0.95) -> Interval:
+def _confidence_sequence(values: Sequence[float], level: float = 0.95) -> _Interval:
     """The interval of the mean after these values, valid at any time of looking.
 
     Early on it is unbounded. The e-process is `sqrt(1 / (1 + n g))` times the ratio of t densities;
     the interval holds the means at which it is below `1 / (1 - level)`, in closed form.
     """
-    num, point = len(values), estimate(values)
+    num, point = len(values), _estimate(values)
     spread = 1 + num * _MIXTURE
     ratio = (math.sqrt(spread) / (1 - level)) ** (2 / num) if num > 1 else math.inf
     if math.isnan(point.se) or ratio >= spread:
-        return Interval(-math.inf, math.inf, level)
+        return _Interval(-math.inf, math.inf, level)
     t_squared = (num - 1) * (ratio - 1) / (1 - ratio / spread)
     half = math.sqrt(t_squared) * point.se
-    return Interval(point.mean - half, point.mean + half, level)
+    return _Interval(point.mean - half, point.mean + half, level)
 
 
-def decide(
+def _decide(
     differences: Sequence[float], *, within: float | None = None, is_up: bool = True
 ) -> Decision:
     """Decide a pair by its paired differences, first arm minus second, one per replicate."""
-    found, verdict = confidence_sequence(differences), ""
+    found, verdict = _confidence_sequence(differences), ""
     if found.low > 0 or found.high < 0:
         verdict = "better" if (found.low > 0) == is_up else "worse"
     if within is not None and -within < found.low and found.high < within:
         verdict = "equivalent"
-    return Decision(len(differences), estimate(differences).mean, found, verdict)
+    return Decision(len(differences), _estimate(differences).mean, found, verdict)
 
 
 def table(
@@ -198,7 +200,7 @@ def table(
     """The comparisons for people, one row each."""
     gap = f"+.{schema.lookup(metric).decimals}f"
 
-    def span(interval: Interval | None) -> str:
+    def span(interval: _Interval | None) -> str:
         return NOTHING if interval is None else f"{interval.low:{gap}} to {interval.high:{gap}}"
 
     def shown(value: float | None, form: str) -> str:

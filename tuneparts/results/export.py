@@ -45,7 +45,7 @@ _OF_TRIAL = ["arm", "seed", "index"]
 """What a row of another frame repeats of its trial."""
 
 
-def export(results: Results, to: str, out: Path | None = None) -> list[Path]:
+def _export(results: Results, to: str, out: Path | None = None) -> list[Path]:
     """Write a run for other programs; see `Results.export`."""
     if to not in _KINDS:
         raise UnknownNameError("export", to, _KINDS)
@@ -155,7 +155,7 @@ def _column(arm: "Arm", name: str, column: list[Any]) -> "tuple[list[Any], BaseD
     return words, CategoricalDistribution(tuple(dict.fromkeys(words)))
 
 
-def is_published(name: str | Path) -> bool:
+def _is_published(name: str | Path) -> bool:
     """Whether a path leads to such files."""
     return all((Path(name) / file).is_file() for file in ("metadata.json", "trials.csv"))
 

@@ -35,7 +35,7 @@ from tuneparts.results.progress import clock
 from tuneparts.results.rendering import NOTHING
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import OUTCOMES
-from tuneparts.results.tables import to_csv
+from tuneparts.results.tables import _to_csv
 from tuneparts.search.frames import NOT_STARTED
 
 MAX_LISTED = 200
@@ -70,7 +70,7 @@ _PAGE = """<!DOCTYPE html><meta charset="utf-8"><body><script>%s</script><script
 </script></body>"""
 
 
-def page(run_data: RunData, drawings: Mapping[str, Drawing | Note]) -> str:
+def _page(run_data: RunData, drawings: Mapping[str, Drawing | Note]) -> str:
     """Return the page as text; `report.html?figure=accuracy` shows one of the figures alone."""
     metadata, trials = run_data.metadata, run_data.trials
     facts = dict(metadata.facts)
@@ -79,7 +79,7 @@ def page(run_data: RunData, drawings: Mapping[str, Drawing | Note]) -> str:
         facts["took"] = f"{clock(seconds)} from the first trial to the last"
     title = f"{metadata.name} ({metadata.scale})" if metadata.scale else metadata.name
     header = {"kind": title, "heading": metadata.question, "answer": run_data.answer}
-    summary = _base64(to_csv(run_data.summary, metadata))
+    summary = _base64(_to_csv(run_data.summary, metadata))
     sections = [
         *(_table(table, "table-") for table in run_data.tables),
         {"kind": "download", "name": "table.csv", "csv": summary},
@@ -145,7 +145,7 @@ def _base64(text: str) -> str:
 
 
 def _table(table: rendering.Table, prefix: str = "") -> _Section:
-    name, html = f"{prefix}{address(table.heading).lower()}", Markup(rendering.to_html(table))
+    name, html = f"{prefix}{address(table.heading).lower()}", Markup(rendering._to_html(table))
     return {"kind": "table", "id": name, "heading": table.heading, "table": html}
 
 
@@ -159,7 +159,7 @@ def _arms(run_data: RunData) -> _Section:
     prose = ["what it is", "what its trials draw"]
     numbers = ["trials per replicate", "passes per trial", "replicates"]
     table = rendering.Table.of_rows(["arm", *prose, *numbers], rows, prose=prose, numbers=numbers)
-    html = _code(rendering.to_html(table))
+    html = _code(rendering._to_html(table))
     return {"kind": "table", "id": "arms", "heading": "The arms", "table": html}
 
 
@@ -208,7 +208,7 @@ def browser() -> str | None:
     return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
-def write_svgs(folder: Path) -> dict[str, Path]:
+def _write_svgs(folder: Path) -> dict[str, Path]:
     """Draw every `figures/<name>.json` of a report as `figures/<name>.svg` beside it."""
     sources = sorted((folder / "figures").glob("*.json"))
     figures = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sources}

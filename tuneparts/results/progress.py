@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from tuneparts.core import schema
-from tuneparts.results.rendering import Bold, Table, to_rich
+from tuneparts.results.rendering import Table, _Bold, _to_rich
 from tuneparts.results.select import OUTCOMES
 from tuneparts.search.events import Event, Row, TrialId, TrialRunning
 from tuneparts.search.state import RunState
@@ -43,7 +43,7 @@ class _Arm:
     """The newest value of every metric."""
 
 
-class LiveView:
+class _LiveView:
     """Observes a search and draws its state.
 
     On a terminal it is redrawn twice a second, at most as high as the terminal: where there are
@@ -73,7 +73,7 @@ class LiveView:
         """Ask how many trials of each arm workers have: events do not say that one waits."""
         self._at_work = at_work
 
-    def __enter__(self) -> "LiveView":
+    def __enter__(self) -> "_LiveView":
         if self._console.is_terminal:
             self._live.start(refresh=True)
         else:
@@ -137,7 +137,7 @@ class LiveView:
         sums = Text("\n".join(self._lines()))
 
         def drawn(names: Sequence[str], *below: Text) -> Group:
-            return Group(sums, to_rich(self._table(names), self._console.width), *below)
+            return Group(sums, _to_rich(self._table(names), self._console.width), *below)
 
         def left(what: Group) -> int:
             lines = self._console.render_lines(what, pad=False)
@@ -176,7 +176,7 @@ class LiveView:
             ended = f"{self._count([name], 'finished')}/{arm.total}"
             stopped, failed = (self._count([name], one) or "" for one in ("stopped", "failed"))
             at_work = (self._running(name) or "", self._waiting(name) or "")
-            rows.append([name, bar, *at_work, ended, stopped, Bold(failed), self._score(arm)])
+            rows.append([name, bar, *at_work, ended, stopped, _Bold(failed), self._score(arm)])
         counts = ["running", "waiting", "done", "stopped", "failed"]
         headers = ["arm", "progress", *counts, f"best {self._metric.name}"]
         details = {"stopped": 5, "waiting": 4, "running": 3, "failed": 2, "done": 1, headers[-1]: 1}

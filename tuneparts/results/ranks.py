@@ -19,13 +19,13 @@ import pandas as pd
 
 from tuneparts.core import schema, seeding
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.results.rendering import Bold, Table
+from tuneparts.results.rendering import Table, _Bold
 from tuneparts.results.run_data import RunData
-from tuneparts.results.select import by_seed
-from tuneparts.results.statistics import FEWEST, Floats, Interval, bounds
-from tuneparts.results.tables import label, number, spread
+from tuneparts.results.select import _by_seed
+from tuneparts.results.statistics import FEWEST, Floats, _Interval, bounds
+from tuneparts.results.tables import _spread, label, number
 
-Estimate: TypeAlias = tuple[float, Interval]
+Estimate: TypeAlias = tuple[float, _Interval]
 Runs: TypeAlias = Sequence[tuple[str, RunData]]
 """Name of the task, and what its run left."""
 _RESAMPLES = 2000
@@ -62,7 +62,7 @@ class Benchmark:
     def interquartile_means(self) -> dict[str, Estimate]:
         """The interquartile mean of each arm, with its 95 % interval."""
         parts = list(self.scaled.values())
-        return self._estimates(parts, lambda parts: interquartile_mean(np.concatenate(parts)))
+        return self._estimates(parts, lambda parts: _interquartile_mean(np.concatenate(parts)))
 
     def improvements(self) -> dict[str, Estimate]:
         """How probably each arm is better than `against` on a replicate of a task, with intervals.
@@ -89,10 +89,10 @@ class Benchmark:
         draws_RA = np.array([summary(resampled()) for _ in range(_RESAMPLES)])
         ends_2A = np.quantile(draws_RA, [0.025, 0.975], axis=0)
         found = zip(self.arms, summary(parts).tolist(), *ends_2A.tolist(), strict=True)
-        return {arm: (point, Interval(low, high, 0.95)) for arm, point, low, high in found}
+        return {arm: (point, _Interval(low, high, 0.95)) for arm, point, low, high in found}
 
 
-def interquartile_mean(scores_NA: Floats) -> Floats:
+def _interquartile_mean(scores_NA: Floats) -> Floats:
     """Mean of the middle half of each column; the outer scores count by the part that is inside."""
     ordered = np.sort(scores_NA, axis=0)
     num = len(ordered)
@@ -110,7 +110,7 @@ def collect(runs: Runs, metric: str, *, against: str | None = None) -> Benchmark
         raise ConfigError("a benchmark has at least one task, but got none. Name a run.")
     cards = [data.metadata for _, data in runs]
     by_task = {
-        task: {arm.name: by_seed(data.selected, arm.name, metric) for arm in data.metadata.arms}
+        task: {arm.name: _by_seed(data.selected, arm.name, metric) for arm in data.metadata.arms}
         for task, data in runs
     }
     names = [arm.name for arm in cards[0].arms]
@@ -186,8 +186,8 @@ def table(runs: Runs, found: Benchmark) -> Table:
             own.append(shown(row, "p_better", "p_better_", 2))
         own.append(number(row["mean_rank"], 2))
         for task, winner in winners.items():
-            text = f"{spread(row[task], row[f'{task}:se'], decimals)} ({row[f'{task}:rank']:g})"
-            own.append(Bold(text) if row["arm"] == winner else text)
+            text = f"{_spread(row[task], row[f'{task}:se'], decimals)} ({row[f'{task}:rank']:g})"
+            own.append(_Bold(text) if row["arm"] == winner else text)
         cells.append(own)
     return Table.of_rows(
         headers, cells, heading=f"Benchmark by {label(found.metric)}", numbers=headers[1:],

@@ -38,12 +38,12 @@ _LATEX = str.maketrans(
 )
 
 
-class Bold(str):
+class _Bold(str):
     """A cell that stands out."""
 
 
 @dataclass(frozen=True)
-class Column:
+class _Column:
     """A header and a cell for each row."""
 
     header: str
@@ -71,7 +71,7 @@ class Table:
     """Columns of equal length under a heading, with notes; the first column names the rows."""
 
     heading: str
-    columns: tuple[Column, ...]
+    columns: tuple[_Column, ...]
     notes: tuple[str, ...] = ()
     subject: str = ""
     """What the table is about, such as the name of a search; stands before the heading."""
@@ -91,7 +91,7 @@ class Table:
         """Build a table from rows of values; cells of `prose` may break between words."""
         cells = [[one if isinstance(one, str) else str(one) for one in row] for row in rows]
         columns = (
-            Column(
+            _Column(
                 header,
                 tuple(row[position] for row in cells),
                 is_number=header in numbers,
@@ -117,10 +117,10 @@ class Table:
 def show(console: Console, *tables: Table) -> None:
     """Print tables on a terminal, at its width."""
     for table in tables:
-        console.print(to_rich(table, console.width))
+        console.print(_to_rich(table, console.width))
 
 
-def to_rich(table: Table, width: int) -> Group:
+def _to_rich(table: Table, width: int) -> Group:
     """Lay a table out for a terminal of `width` characters; see the top of this file."""
     columns, notes = list(table.columns), list(table.notes)
     while _needed(columns) > width and any(column.detail for column in columns):
@@ -141,12 +141,12 @@ def to_rich(table: Table, width: int) -> Group:
     return Group(*parts, *(Text(note, style="dim") for note in notes))
 
 
-def _needed(columns: Sequence[Column]) -> int:
+def _needed(columns: Sequence[_Column]) -> int:
     # A space on both sides of each column, and the lines between and around them.
     return sum(column.min_width + 3 for column in columns) + 1
 
 
-def _side_by_side(columns: Sequence[Column], width: int) -> RenderableType:
+def _side_by_side(columns: Sequence[_Column], width: int) -> RenderableType:
     slack = width - _needed(columns)
     rooms = [column.min_width for column in columns]
     # Of what is left over, cells that would break get room before headers that would.
@@ -164,7 +164,7 @@ def _side_by_side(columns: Sequence[Column], width: int) -> RenderableType:
     return out
 
 
-def _as_lists(columns: Sequence[Column], width: int) -> list[RenderableType]:
+def _as_lists(columns: Sequence[_Column], width: int) -> list[RenderableType]:
     """Each row as a list of `header value` lines, for names too long to stand beside anything."""
     names = max(cell_len(column.header) for column in columns) + 2
     lines: list[RenderableType] = []
@@ -186,7 +186,7 @@ def _as_lists(columns: Sequence[Column], width: int) -> list[RenderableType]:
 
 
 def _rich_text(cell: str) -> Text:
-    return Text(cell, style="bold" if isinstance(cell, Bold) else "")
+    return Text(cell, style="bold" if isinstance(cell, _Bold) else "")
 
 
 def to_markdown(tables: Iterable[Table]) -> str:
@@ -203,7 +203,7 @@ def to_markdown(tables: Iterable[Table]) -> str:
     return "\n".join(parts)
 
 
-def to_latex(tables: Iterable[Table]) -> str:
+def _to_latex(tables: Iterable[Table]) -> str:
     """One booktabs tabular per table, with its notes as comments below."""
     parts = []
     for table in tables:
@@ -223,7 +223,7 @@ def _texts(table: Table, escaped: Callable[[str], str], bold: str) -> list[list[
     """The headers, then the cells row by row, as text of a markup language."""
     rows = [[column.header for column in table.columns], *table.rows]
     return [
-        [bold.format(escaped(one)) if isinstance(one, Bold) else escaped(one) for one in row]
+        [bold.format(escaped(one)) if isinstance(one, _Bold) else escaped(one) for one in row]
         for row in rows
     ]
 
@@ -232,7 +232,7 @@ def _markdown(text: str) -> str:
     return " ".join(re.sub(r"([\\`*_|<>\[\]])", r"\\\1", text).split())
 
 
-def to_html(table: Table) -> str:
+def _to_html(table: Table) -> str:
     """A table element and its notes; every text is escaped."""
     columns, head, rows = [], "", ""
     for column in table.columns:
@@ -248,7 +248,7 @@ def to_html(table: Table) -> str:
         for (kind, header), cell in zip(columns[1:], row[1:], strict=True):
             # A count stays with what it counts where a cell breaks.
             text = re.sub(r"(\d) ([a-z])|(±) ", r"\1\3&nbsp;\2", escape(cell))
-            text = f"<b>{text}</b>" if isinstance(cell, Bold) else text
+            text = f"<b>{text}</b>" if isinstance(cell, _Bold) else text
             cells += f'<td class="{kind}" data-label="{header}">{text}</td>'
         rows += f"<tr>{cells}</tr>"
     dense = ' class="dense"' if len(table.columns) > _MAX_ROOMY else ""

@@ -39,9 +39,9 @@ def load(name: str | None = None) -> "Results":
             all. Or the folder of published results. A run of which no trial ever ran is found by
             its full name only.
     """
-    from tuneparts.results.export import Published, is_published
+    from tuneparts.results.export import Published, _is_published
 
-    if name is not None and is_published(name):
+    if name is not None and _is_published(name):
         return Published(Path(name))
     return Results(runs.named(settings.current().results_dir, name, begun=True))
 
@@ -203,9 +203,9 @@ class Results(RunData):
 
     def write_report(self) -> dict[str, Path]:
         """Write page, tables and figures into the folder of reports; returns their paths."""
-        from tuneparts.results.page import write_svgs
+        from tuneparts.results.page import _write_svgs
 
-        return self.write(self._report_folder) | write_svgs(self._report_folder)
+        return self.write(self._report_folder) | _write_svgs(self._report_folder)
 
     @property
     def _report_folder(self) -> Path:
@@ -255,9 +255,9 @@ class Results(RunData):
             out: The storage (`.db` for SQLite, anything else for Optuna's journal), or for the
                 others a folder; in the run's folder `export` when None.
         """
-        from tuneparts.results.export import export
+        from tuneparts.results.export import _export
 
-        return export(self, to, out)
+        return _export(self, to, out)
 
     def description(self) -> str:
         """The answer and as many tables in Markdown as MLflow takes."""

@@ -18,10 +18,10 @@ from tuneparts.core import atomic, schema
 from tuneparts.core.errors import ConfigError, DataMissingError
 from tuneparts.results import answer, compare, rendering, tables
 from tuneparts.results._sample_grid import SampleGrid
-from tuneparts.results.compare import Comparison, Decision, Verdict
+from tuneparts.results.compare import Comparison, Decision, _Verdict
 from tuneparts.results.rendering import Table
-from tuneparts.results.select import by_seed, column, members, select, summarise
-from tuneparts.results.statistics import Worth, estimate, worth
+from tuneparts.results.select import _by_seed, _members, _select, _summarise, column
+from tuneparts.results.statistics import _estimate, _Worth, _worth
 from tuneparts.search.card import ArmCard, RunCard
 from tuneparts.search.frames import DRAWN_COLUMNS, SCHEDULE_COLUMNS, STEP_COLUMNS
 
@@ -52,19 +52,19 @@ class RunData:
     def selected(self) -> pd.DataFrame:
         """The trial that stands for each (arm, seed): the best by validation."""
         with schema.using(*self.metadata.metrics):
-            return select(self.trials, self.metadata)
+            return _select(self.trials, self.metadata)
 
     @cached_property
     def summary(self) -> pd.DataFrame:
         """One row per arm."""
         with schema.using(*self.metadata.metrics):
-            return summarise(self.trials, self.metadata, self.selected)
+            return _summarise(self.trials, self.metadata, self.selected)
 
     @cached_property
     def tables(self) -> tuple[Table, ...]:
         """The tables of the report: scores and costs, hypers, communication, schedules."""
         with schema.using(*self.metadata.metrics):
-            return tables.build(self)
+            return tables._build(self)
 
     @cached_property
     def comparisons(self) -> tuple[Table, ...]:
@@ -101,7 +101,7 @@ class RunData:
     def answer(self) -> str:
         """The question answered: the contrast that the search declares, then the best arm."""
         with schema.using(*self.metadata.metrics):
-            return answer.answer(self)
+            return answer._answer(self)
 
     @property
     def answer_metric(self) -> str:
@@ -109,25 +109,25 @@ class RunData:
         own, usual = self.metadata.metric, f"test/{self.metadata.quantity}"
         return own if usual not in self.trials and own in self.trials else usual
 
-    def verdict(self, metric: str, arms: Sequence[ArmCard] | None = None) -> Verdict:
+    def verdict(self, metric: str, arms: Sequence[ArmCard] | None = None) -> _Verdict:
         """The best arm by a metric of the selected trials compared with all others."""
         arms = self.metadata.arms if arms is None else arms
-        scores = {arm.name: by_seed(self.selected, arm.name, metric) for arm in arms}
-        means = {arm: estimate(list(own.values())).mean for arm, own in scores.items() if own}
+        scores = {arm.name: _by_seed(self.selected, arm.name, metric) for arm in arms}
+        means = {arm: _estimate(list(own.values())).mean for arm, own in scores.items() if own}
         with schema.using(*self.metadata.metrics):
             ranked = sorted(means, key=lambda arm: means[arm], reverse=compare.is_up(metric))
             # Scores on different examples are no comparison, so no arm wins.
             is_one_task = len({arm.judged_on for arm in arms if arm.name in means}) <= 1
             pairs = [(ranked[0], name) for name in ranked[1:]] if is_one_task else []
-            found = compare.verdicts(scores, pairs, metric=metric, jointly=True)
-        return Verdict(metric, tuple(ranked), {one.other: one for one in found})
+            found = compare._verdicts(scores, pairs, metric=metric, jointly=True)
+        return _Verdict(metric, tuple(ranked), {one.other: one for one in found})
 
     def compared(
         self, pairs: Sequence[tuple[str, str]], metric: str, within: float | None = None
     ) -> list[Comparison]:
         """Verdicts on pairs of arms, adjusted for each other, over the selected trials."""
         scores = self._scores(pairs, metric, within)
-        found = compare.verdicts(scores, pairs, metric=metric, within=within)
+        found = compare._verdicts(scores, pairs, metric=metric, within=within)
         for i, pair in enumerate(pairs):
             if pair in self.metadata.until_decided:
                 decided = self.decide(pair, metric=metric, within=within)
@@ -143,7 +143,7 @@ class RunData:
         """
         one, other = self._scores([pair], metric, within).values()
         differences = [one[seed] - other[seed] for seed in sorted(set(one) & set(other))]
-        return compare.decide(differences, within=within, is_up=compare.is_up(metric))
+        return compare._decide(differences, within=within, is_up=compare.is_up(metric))
 
     def _scores(
         self, pairs: Sequence[tuple[str, str]], metric: str, within: float | None
@@ -160,7 +160,7 @@ class RunData:
                 raise ConfigError(f"an arm is compared with another one, but got `{one}` twice.")
             if self.metadata.arm(one).judged_on != self.metadata.arm(other).judged_on:
                 raise ConfigError(f"`{one}` and `{other}` are judged on different examples.")
-        scores = {name: by_seed(self.selected, name, metric) for pair in pairs for name in pair}
+        scores = {name: _by_seed(self.selected, name, metric) for pair in pairs for name in pair}
         if silent := next((name for name, own in scores.items() if not own), None):
             raise ConfigError(
                 "arms are compared by a metric that they have, but no selected trial of "
@@ -168,7 +168,7 @@ class RunData:
             )
         return scores
 
-    def worth(self, arm: str, against: str, metric: str) -> Worth | None:
+    def worth(self, arm: str, against: str, metric: str) -> _Worth | None:
         """How many trials of one arm match another one; None where trials depend on each other."""
         searching = self.metadata.arm(against)
         if searching.is_adaptive or searching.trials_per_seed == 1:
@@ -178,9 +178,9 @@ class RunData:
         known = known[known["outcome"] == "finished"].sort_values("index")
         known = known.assign(val=column(known, rule.name), test=column(known, metric))
         groups = known.dropna(subset=["val", "test"]).groupby("seed")
-        return worth(
+        return _worth(
             {int(str(seed)): (own["val"], own["test"]) for seed, own in groups},
-            by_seed(self.selected, arm, metric),
+            _by_seed(self.selected, arm, metric),
             selects_larger=compare.is_up(rule.name),
             larger_is_better=compare.is_up(metric),
         )
@@ -203,7 +203,7 @@ class RunData:
         """The trials on the Pareto front of their arm and seed; none with one objective."""
         if not self.metadata.objectives:
             return pd.DataFrame()
-        known = members(self.trials, self.metadata)
+        known = _members(self.trials, self.metadata)
         return known[known["on_front"]].drop(columns="on_front").reset_index(drop=True)
 
     def at(self, cost: str, *, needs: str) -> "RunData":
@@ -244,14 +244,14 @@ class RunData:
         """Write the report into a folder: page, tables, figures and metadata, by relative path."""
         from tuneparts.results.figures.drawing import Drawing
         from tuneparts.results.figures.gallery import draw
-        from tuneparts.results.page import address, page
+        from tuneparts.results.page import _page, address
 
         drawings = {address(request): draw(request, self) for request in self.metadata.figures}
         texts = {
-            "report.html": page(self, drawings),
+            "report.html": _page(self, drawings),
             "table.md": rendering.to_markdown(self.tables),
-            "table.csv": tables.to_csv(self.summary, self.metadata),
-            "table.tex": rendering.to_latex(self.tables),
+            "table.csv": tables._to_csv(self.summary, self.metadata),
+            "table.tex": rendering._to_latex(self.tables),
             "trials.csv": self.trials.to_csv(index=False, lineterminator="\n"),
             "metadata.json": self.metadata.to_json(),
         }

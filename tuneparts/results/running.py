@@ -21,7 +21,7 @@ from tuneparts.executors.place import Executor, Place, bundles, fitted
 from tuneparts.results.compare import Decision
 from tuneparts.results.figures import gallery
 from tuneparts.results.figures._style import arm_styles
-from tuneparts.results.progress import LiveView
+from tuneparts.results.progress import _LiveView
 from tuneparts.results.results import Results
 from tuneparts.search import code, data_record, runs
 from tuneparts.search import load as search_files
@@ -193,7 +193,7 @@ def begun(
         # What some algorithms find depends on the width, so the run keeps it wherever it goes on.
         search = fitted(search, place)
         found = runs.newest_of(settings.current().results_dir, search) if resume else None
-        yield found or create(search, storage=storage, address=place.address)
+        yield found or _create(search, storage=storage, address=place.address)
 
 
 def check(search: Search) -> None:
@@ -201,11 +201,11 @@ def check(search: Search) -> None:
     with schema.using(*search.declared_metrics()):  # refuses two metrics of one name
         declared = (figure for arm in search.arms for figure in arm.config.figures)
         for figure in (*search.figures, *declared):
-            gallery.parse(figure)
+            gallery._parse(figure)
         check_arms(search)
 
 
-def create(search: Search, *, storage: str | None = None, address: str | None = None) -> runs.Run:
+def _create(search: Search, *, storage: str | None = None, address: str | None = None) -> runs.Run:
     """Make the folder of a new run, with what the search is and where it comes from."""
     check(search)
     return runs.create(
@@ -264,7 +264,7 @@ def execute(
             place = place.settled(made.search)
             is_starting_ray = place.executor == "ray" and place.address is None
             starting = "starting Ray" if is_starting_ray else "starting workers"
-            with LiveView(made.search, console, starting=starting) as view:
+            with _LiveView(made.search, console, starting=starting) as view:
                 ending = executors.execute(
                     made.search,
                     folder=made.folder,

@@ -13,7 +13,7 @@ import pandas as pd
 from tuneparts.core import schema, selection
 from tuneparts.core.errors import ConfigError, DataError, printable
 from tuneparts.methods.catalog import TABLES
-from tuneparts.results.statistics import estimate
+from tuneparts.results.statistics import _estimate
 from tuneparts.search.card import RunCard
 from tuneparts.search.frames import NOT_STARTED
 
@@ -22,7 +22,7 @@ SCORED = ("test/", "corrupted/", "size/")
 """Families that the table of scores shows."""
 
 
-def own_tables(frame: pd.DataFrame) -> list[schema.MethodTable]:
+def _own_tables(frame: pd.DataFrame) -> list[schema.MethodTable]:
     """The tables of methods whose metrics a frame has as columns."""
     return [TABLES.find(name) for name in TABLES.names() if name in frame]
 
@@ -34,14 +34,14 @@ def column(frame: pd.DataFrame, name: str) -> pd.Series:
     return pd.to_numeric(frame[name], errors="coerce").astype(float)
 
 
-def by_seed(selected: pd.DataFrame, arm: str, metric: str) -> dict[int, float]:
+def _by_seed(selected: pd.DataFrame, arm: str, metric: str) -> dict[int, float]:
     """Scores of an arm's selected trials, of the seeds that have one."""
     own = selected[selected["arm"] == arm]
     known = column(own, metric).dropna()
     return {int(s): float(v) for s, v in zip(own["seed"][known.index], known, strict=True)}
 
 
-def select(trials: pd.DataFrame, metadata: RunCard) -> pd.DataFrame:
+def _select(trials: pd.DataFrame, metadata: RunCard) -> pd.DataFrame:
     """Select the best finished trial of each (arm, seed) by the search's rule, in its order.
 
     Ties go to the smaller index. A finished trial without the metric cannot be selected, unless it
@@ -83,18 +83,18 @@ def select(trials: pd.DataFrame, metadata: RunCard) -> pd.DataFrame:
     return trials.iloc[chosen].reset_index(drop=True)
 
 
-def summarise(
+def _summarise(
     trials: pd.DataFrame, metadata: RunCard, selected: pd.DataFrame | None = None
 ) -> pd.DataFrame:
     """Aggregate the trials of a run to one row per arm, in the order of the search.
 
     Costs such as `passes` are the mean over seeds of what all trials of a seed cost, also with
     those of leaders. A metric has its mean over seeds under the schema name, the standard error
-    under `<name>:se` and the number of seeds under `<name>:n`. `selected` is what `select` gave.
+    under `<name>:se` and the number of seeds under `<name>:n`. `selected` is what `_select` gave.
     """
-    chosen = select(trials, metadata) if selected is None else selected
-    metrics = reported(trials, metadata)
-    costs = {name: cost for table in own_tables(trials) for name, cost in table.costs.items()}
+    chosen = _select(trials, metadata) if selected is None else selected
+    metrics = _reported(trials, metadata)
+    costs = {name: cost for table in _own_tables(trials) for name, cost in table.costs.items()}
     rows = []
     for arm in metadata.arms:
         own = trials[trials["arm"] == arm.name]
@@ -123,18 +123,18 @@ def summarise(
         }
         paying = [arm.name, *metadata.leaders(arm.name)]
         for name in ("passes", "weight_steps", "seconds"):
-            row[name] = seed_cost(trials, paying[:1], f"cost/{name}")
-            row[f"{name}_with_leader"] = seed_cost(trials, paying, f"cost/{name}")
-        row |= {name: seed_cost(trials, paying, cost) for name, cost in costs.items()}
+            row[name] = _seed_cost(trials, paying[:1], f"cost/{name}")
+            row[f"{name}_with_leader"] = _seed_cost(trials, paying, f"cost/{name}")
+        row |= {name: _seed_cost(trials, paying, cost) for name, cost in costs.items()}
         for metric in metrics:
-            over_seeds = estimate(column(picked, metric).dropna().to_numpy())
+            over_seeds = _estimate(column(picked, metric).dropna().to_numpy())
             row |= {metric: over_seeds.mean, f"{metric}:se": over_seeds.se}
             row |= {f"{metric}:n": over_seeds.num}
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def reported(trials: pd.DataFrame, metadata: RunCard) -> list[str]:
+def _reported(trials: pd.DataFrame, metadata: RunCard) -> list[str]:
     """List the metrics to aggregate: those of the tables, and the one that selects."""
     order = {name: position for position, name in enumerate(schema.METRICS)}
 
@@ -143,14 +143,14 @@ def reported(trials: pd.DataFrame, metadata: RunCard) -> list[str]:
         return sorted(found, key=lambda name: (order[schema.lookup(name).name], name))
 
     found = starting(*SCORED) + ([metadata.metric] if metadata.metric else []) + starting("hyper/")
-    for table in own_tables(trials):
+    for table in _own_tables(trials):
         families = tuple(name for name in table.metrics if name.endswith("/"))
         found += starting(*families) if families else []
         found += [name for name in table.metrics if name in trials and name not in found]
     return found
 
 
-def seed_cost(trials: pd.DataFrame, arms: Iterable[str], cost: str) -> float:
+def _seed_cost(trials: pd.DataFrame, arms: Iterable[str], cost: str) -> float:
     """Return the mean over seeds of what all trials of a seed cost, summed over the arms."""
     total = 0.0
     for arm in arms:
@@ -159,7 +159,7 @@ def seed_cost(trials: pd.DataFrame, arms: Iterable[str], cost: str) -> float:
     return total
 
 
-def members(trials: pd.DataFrame, metadata: RunCard) -> pd.DataFrame:
+def _members(trials: pd.DataFrame, metadata: RunCard) -> pd.DataFrame:
     """The finished trials that have all objectives, with `on_front` of their arm and seed."""
     names = list(metadata.objectives)
     finished = trials[trials["outcome"] == "finished"]

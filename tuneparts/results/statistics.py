@@ -26,7 +26,7 @@ FEWEST = 3
 
 
 @dataclass(frozen=True)
-class Interval:
+class _Interval:
     """A confidence interval."""
 
     low: float
@@ -37,7 +37,7 @@ class Interval:
         return self.low <= value <= self.high
 
 
-def bounds(interval: Interval | None, prefix: str = "") -> dict[str, float | None]:
+def bounds(interval: _Interval | None, prefix: str = "") -> dict[str, float | None]:
     """An interval as fields of a row: low, high and level; None where there is none."""
     values = (None,) * 3 if interval is None else vars(interval).values()
     return dict(zip((f"{prefix}low", f"{prefix}high", f"{prefix}level"), values, strict=True))
@@ -53,12 +53,12 @@ class Estimate:
     freedom: float
     is_paired: bool = True
 
-    def interval(self, level: float = 0.95) -> Interval | None:
+    def interval(self, level: float = 0.95) -> _Interval | None:
         """Student's interval; None where the error is unknown."""
         if math.isnan(self.se):
             return None
         half = _student(level, self.freedom) * self.se if self.se else 0.0
-        return Interval(self.mean - half, self.mean + half, level)
+        return _Interval(self.mean - half, self.mean + half, level)
 
     def above(self, bound: float) -> float:
         """P value of the one-sided test that the mean is not above a bound."""
@@ -79,7 +79,7 @@ def _student(level: float, freedom: float) -> float:
     return float(stats.t.ppf((1 + level) / 2, freedom))
 
 
-def estimate(values: npt.ArrayLike) -> Estimate:
+def _estimate(values: npt.ArrayLike) -> Estimate:
     """Return mean and standard error (n - 1 in the denominator of the variance)."""
     x = np.asarray(values, dtype=float)
     mean, se = float(x.mean()) if x.size else math.nan, math.nan
@@ -88,12 +88,12 @@ def estimate(values: npt.ArrayLike) -> Estimate:
     return Estimate(mean, se, x.size, x.size - 1)
 
 
-def contrast(a: Mapping[int, float], b: Mapping[int, float]) -> Estimate:
+def _contrast(a: Mapping[int, float], b: Mapping[int, float]) -> Estimate:
     """Compare two arms by seed: paired if they share at least two, else by Welch's error (1947)."""
     shared = sorted(set(a) & set(b))
     if len(shared) >= 2:
-        return estimate([a[seed] - b[seed] for seed in shared])
-    first, second = estimate(list(a.values())), estimate(list(b.values()))
+        return _estimate([a[seed] - b[seed] for seed in shared])
+    first, second = _estimate(list(a.values())), _estimate(list(b.values()))
     u, v, freedom = first.se**2, second.se**2, math.nan
     if u + v > 0:
         freedom = (u + v) ** 2 / (u**2 / first.freedom + v**2 / second.freedom)
@@ -101,7 +101,7 @@ def contrast(a: Mapping[int, float], b: Mapping[int, float]) -> Estimate:
     return Estimate(gap, math.sqrt(u + v), num, freedom, is_paired=False)
 
 
-def best_of_weights(num_trials: int) -> Floats:
+def _best_of_weights(num_trials: int) -> Floats:
     """(N, N): probability that the trial ranked r (column) is the best of n (row n - 1) drawn.
 
     Without replacement it is C(N - 1 - r, n - 1) / C(N, n), here by recurrence.
@@ -115,7 +115,7 @@ def best_of_weights(num_trials: int) -> Floats:
     return weights
 
 
-def expected_best_interval(
+def _expected_best_interval(
     seeds: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]],
     generator: np.random.Generator,
     *,
@@ -137,7 +137,7 @@ def expected_best_interval(
     num = min(len(scores) for scores in ranked)
     means, resampled = [], []
     for scores in ranked:
-        weights = best_of_weights(len(scores))[:num]
+        weights = _best_of_weights(len(scores))[:num]
         means.append(weights @ scores)
         draws = np.sort(generator.integers(len(scores), size=(num_resamples, len(scores))), axis=1)
         resampled.append(scores[draws] @ weights.T)
@@ -156,7 +156,7 @@ def _by_rank(val: npt.ArrayLike, test: npt.ArrayLike, *, larger_is_better: bool 
 
 
 @dataclass(frozen=True)
-class Worth:
+class _Worth:
     """How many trials match one run, with bounds at 95 %; None stands for more than were run."""
 
     trials: int | None
@@ -182,13 +182,13 @@ class Worth:
         return f"95 % interval{span}"
 
 
-def worth(
+def _worth(
     searched: Mapping[int, tuple[npt.ArrayLike, npt.ArrayLike]],
     scores: Mapping[int, float],
     *,
     selects_larger: bool = True,
     larger_is_better: bool = True,
-) -> Worth | None:
+) -> _Worth | None:
     """Estimate how many trials of a searching arm match another; None without a common replicate.
 
     `searched` has validation and test scores of the searching arm's finished trials by replicate,
@@ -197,24 +197,24 @@ def worth(
     seeds = sorted(set(searched) & set(scores))
     if not seeds:
         return None
-    gaps = [curve(*searched[seed], selects_larger=selects_larger) - scores[seed] for seed in seeds]
+    gaps = [_curve(*searched[seed], selects_larger=selects_larger) - scores[seed] for seed in seeds]
     most = min(map(len, gaps))
     gaps_SN = np.array([gap[:most] for gap in gaps]) * (1 if larger_is_better else -1)
     mean_N = gaps_SN.mean(axis=0)
     if len(seeds) < FEWEST:
-        return Worth(_first(mean_N >= 0), 1, None, most, len(seeds))
+        return _Worth(_first(mean_N >= 0), 1, None, most, len(seeds))
     se_N = gaps_SN.std(axis=0, ddof=1) / math.sqrt(len(seeds))
     half_N = se_N * _student(0.95, len(seeds) - 1)
     above = most + 1 - int((~(mean_N - half_N < 0))[::-1].cumprod().sum())  # and all from there on
     high = above if above <= most else None
-    return Worth(_first(mean_N >= 0), _first(mean_N + half_N >= 0), high, most, len(seeds))
+    return _Worth(_first(mean_N >= 0), _first(mean_N + half_N >= 0), high, most, len(seeds))
 
 
 def _first(reached_N: npt.NDArray[np.bool_]) -> int | None:
     return int(reached_N.argmax()) + 1 if reached_N.any() else None
 
 
-def curve(val: npt.ArrayLike, test: npt.ArrayLike, *, selects_larger: bool = True) -> Floats:
+def _curve(val: npt.ArrayLike, test: npt.ArrayLike, *, selects_larger: bool = True) -> Floats:
     """Expected test score of the best of n by validation, over all subsets of the trials; (N,)."""
     ranked = _by_rank(val, test, larger_is_better=selects_larger)
-    return np.asarray(best_of_weights(len(ranked)) @ ranked)
+    return np.asarray(_best_of_weights(len(ranked)) @ ranked)

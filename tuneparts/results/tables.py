@@ -9,8 +9,8 @@ import pandas as pd
 
 from tuneparts.core import schema
 from tuneparts.core.glossary import GLOSSARY, PASS_IN_SHORT
-from tuneparts.results.rendering import NOTHING, Bold, Column, Table
-from tuneparts.results.select import OUTCOMES, SCORED, own_tables
+from tuneparts.results.rendering import NOTHING, Table, _Bold, _Column
+from tuneparts.results.select import OUTCOMES, SCORED, _own_tables
 from tuneparts.search.card import RunCard
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ _JUDGED = ("test/", "corrupted/")
 """Families in which the winner is bold, if the verdict names one."""
 
 
-def build(data: "RunData") -> tuple[Table, ...]:
+def _build(data: "RunData") -> tuple[Table, ...]:
     """Build the table of scores and costs, and those of hypers and of methods if there are any."""
     summary, metadata = data.summary, data.metadata
     tables = [_scores_and_costs(data)]
     if hypers := [name for name in _metrics(summary) if name.startswith("hyper/")]:
         tables.append(_hypers(summary, hypers))
-    tables += [_own(table, summary) for table in own_tables(summary)]
+    tables += [_own(table, summary) for table in _own_tables(summary)]
     chosen = data.schedules[data.schedules["trial"].isin(data.selected.get("trial", []))]
     arms = [str(arm) for arm in summary["arm"] if arm in set(chosen["arm"])]
     tables += [_schedule(arm, chosen[chosen["arm"] == arm]) for arm in arms]
@@ -53,13 +53,13 @@ def number(value: float, decimals: int) -> str:
     return NOTHING if math.isnan(value) else f"{value:,.{decimals}f}"
 
 
-def spread(mean: float, se: float, decimals: int) -> str:
+def _spread(mean: float, se: float, decimals: int) -> str:
     """Write `mean ± se`; the mean alone where the error is NaN, as for one seed."""
     text = number(mean, decimals)
     return text if math.isnan(se) else f"{text} ± {number(se, decimals)}"
 
 
-def to_csv(summary: pd.DataFrame, metadata: RunCard) -> str:
+def _to_csv(summary: pd.DataFrame, metadata: RunCard) -> str:
     """Write the whole summary at full precision, with provenance in each row."""
     return summary.assign(
         parent_run_id=metadata.parent_run_id, digest=metadata.digest, commit=metadata.commit
@@ -70,8 +70,8 @@ def _metrics(summary: pd.DataFrame) -> list[str]:
     return [str(name).removesuffix(":se") for name in summary if str(name).endswith(":se")]
 
 
-def _arms(summary: pd.DataFrame) -> Column:
-    return Column("arm", tuple(map(str, summary["arm"])), is_number=False, tip=GLOSSARY["arm"])
+def _arms(summary: pd.DataFrame) -> _Column:
+    return _Column("arm", tuple(map(str, summary["arm"])), is_number=False, tip=GLOSSARY["arm"])
 
 
 def _scores_and_costs(data: "RunData") -> Table:
@@ -97,9 +97,9 @@ def _scores_and_costs(data: "RunData") -> Table:
         text = f"{row['finished']}/{row['expected']}"
         trials.append(f"{text} ({', '.join(rest)})" if rest else text)
     counts = [
-        Column("seeds", seeds, tip=GLOSSARY["replicate"]),
+        _Column("seeds", seeds, tip=GLOSSARY["replicate"]),
         # Wide enough for the longest reason, such as `1 unfinished,`.
-        Column("trials finished", tuple(trials), wraps_at=12, tip=GLOSSARY["trial"]),
+        _Column("trials finished", tuple(trials), wraps_at=12, tip=GLOSSARY["trial"]),
     ]
     columns = (_arms(summary), *scores, *counts, *_costs(summary))
     return Table("Scores and costs", columns, tuple(_notes(summary, metadata)))
@@ -121,7 +121,7 @@ def _hypers(summary: pd.DataFrame, names: list[str]) -> Table:
             ends = dict.fromkeys(number(end, metric.decimals) for end in (min(means), max(means)))
             cells.append(" to ".join(ends))
         header = f"{label(family)}, {len(members)} values"
-        columns.append(Column(header, tuple(cells), tip=metric.meaning))
+        columns.append(_Column(header, tuple(cells), tip=metric.meaning))
     if any(family.endswith(".*") for family in families):
         note += " Of a family, such as one value per class, the smallest and the largest mean are "
         note += "shown; each value is in the CSV file."
@@ -150,14 +150,14 @@ def _schedule(arm: str, rows: pd.DataFrame) -> Table:
 
 def _scores(
     summary: pd.DataFrame, name: str, *, detail: int = 0, winner: str | None = None
-) -> Column:
+) -> _Column:
     metric = schema.lookup(name)
     cells = []
     for row in summary.to_dict("records"):
-        text, num = spread(row[name], row[f"{name}:se"], metric.decimals), row[f"{name}:n"]
+        text, num = _spread(row[name], row[f"{name}:se"], metric.decimals), row[f"{name}:n"]
         text += f" (n={num})" if 0 < num < row["seeds"] else ""
-        cells.append(Bold(text) if row["arm"] == winner else text)
-    return Column(label(name, arrow=True), tuple(cells), detail=detail, tip=metric.meaning)
+        cells.append(_Bold(text) if row["arm"] == winner else text)
+    return _Column(label(name, arrow=True), tuple(cells), detail=detail, tip=metric.meaning)
 
 
 def _state(row: Mapping[Hashable, object], of: str = "") -> str:
@@ -166,7 +166,7 @@ def _state(row: Mapping[Hashable, object], of: str = "") -> str:
     return ", ".join(parts) or "no finished trial"
 
 
-def _costs(summary: pd.DataFrame) -> list[Column]:
+def _costs(summary: pd.DataFrame) -> list[_Column]:
     steps = summary["weight_steps"].replace(0.0, float("nan"))
     shown = {"passes": 0, "weight_steps": 0, "seconds": 1}
     if steps.isna().all() or steps.equals(summary["passes"]):
@@ -177,11 +177,11 @@ def _costs(summary: pd.DataFrame) -> list[Column]:
         cells = tuple(number(value, decimals) for value in values)
         tip, detail = (GLOSSARY["pass"] if name == "passes" else ""), 5 * (name == "seconds")
         header = f"{name.replace('_', ' ')} per seed"
-        columns.append(Column(header, cells, detail=min(detail, 1), tip=tip))
+        columns.append(_Column(header, cells, detail=min(detail, 1), tip=tip))
         if name != "weight_steps" and summary["follows"].astype(bool).any():
             cells = tuple(number(v, decimals) for v in summary[f"{name}_with_leader"])
             header = f"{name} incl. leader"
-            columns.append(Column(header, cells, detail=detail, tip=GLOSSARY["leader"]))
+            columns.append(_Column(header, cells, detail=detail, tip=GLOSSARY["leader"]))
     return columns
 
 
@@ -197,11 +197,11 @@ def _own(table: schema.MethodTable, summary: pd.DataFrame) -> Table:
         else:
             values = (float(value) for value in summary[one.name] / one.unit)
             cells = tuple(number(value, one.decimals) for value in values)
-            columns.append(Column(one.header, cells))
+            columns.append(_Column(one.header, cells))
     return Table(table.heading, tuple(columns), tuple(notes))
 
 
-def stop_notes(metadata: RunCard) -> list[str]:
+def _stop_notes(metadata: RunCard) -> list[str]:
     """Say what was stopped, and why; one sentence for the seeds of an arm that share a reason."""
     notes = [f"The search was stopped: {s.message}." for s in metadata.stops if s.is_all][:1]
     reasons: dict[tuple[str, str], list[int]] = {}
@@ -220,7 +220,7 @@ def _notes(summary: pd.DataFrame, metadata: RunCard) -> list[str]:
         f"Mean ± standard error over seeds{rule and f' of {rule} within each seed'}; passes and "
         f"seconds are what all trials of a seed cost ({PASS_IN_SHORT}).",
         *(f"Extended {told}." for told in metadata.history),
-        *stop_notes(metadata),
+        *_stop_notes(metadata),
     ]
     for arm, row in zip(metadata.arms, summary.to_dict("records"), strict=True):
         if row["failed"] or row["missing"] or row["unfinished"] or row["unscored"]:

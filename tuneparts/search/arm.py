@@ -15,8 +15,8 @@ from tuneparts.core import import_path, seeding
 from tuneparts.core.config import Config, parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods import catalog
-from tuneparts.search.algorithms.base import Algorithm, Cost, Fixed
-from tuneparts.search.space import Dimension, Value, plain
+from tuneparts.search.algorithms.base import Algorithm, Fixed, _Cost
+from tuneparts.search.space import Dimension, Value, _plain
 from tuneparts.training.config import MethodConfig
 
 NAME = r"^[a-z][a-z0-9_]*$"
@@ -79,7 +79,7 @@ class Arm(Config):
     space: dict[str, _Dimension] = Field(default_factory=dict)
     """Dotted path of a field of the config (`optimiser.lr`), or of the search's data
     (`data.num_train`) -> its distribution."""
-    points: tuple[dict[str, Annotated[Any, BeforeValidator(plain)]], ...] = ()
+    points: tuple[dict[str, Annotated[Any, BeforeValidator(_plain)]], ...] = ()
     """What is tried first: path -> value. A point may leave out dimensions, which are drawn."""
     constraint: str | None = None
     """A function of one's own, by itself or by its import path. It is called with the config of a
@@ -191,7 +191,7 @@ class Arm(Config):
         return self.cost.trials
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> _Cost:
         return self.algorithm.cost(self)
 
     @property

@@ -61,11 +61,11 @@ class _Use:
 _USES: dict[str, _Use] = {}
 """What folders hold -> the one of them that is in use."""
 _INSIDE = threading.local()
-"""`depth`: how often this thread is inside of `importable`."""
+"""`depth`: how often this thread is inside of `_importable`."""
 
 
 @contextmanager
-def importable(folder: Path, *, content: str = "", afresh: bool = False) -> Iterator[None]:
+def _importable(folder: Path, *, content: str = "", afresh: bool = False) -> Iterator[None]:
     """Put a folder on the import path; with `afresh` as if nothing had been imported from it.
 
     Threads that import the same, or modules of different names, go on side by side: folders of the
@@ -157,7 +157,7 @@ class Code:
             yield
             return
         here = Path(self.folder)
-        with importable(here if here.is_dir() else _unpacked(self.archive), content=self.digest):
+        with _importable(here if here.is_dir() else _unpacked(self.archive), content=self.digest):
             yield
 
 

@@ -83,7 +83,7 @@ class TrialEnded:
 
 
 @dataclass(frozen=True)
-class RoundFailed:
+class _RoundFailed:
     """A round of a trial failed, and the trial may go on from the state of another one."""
 
     trial: TrialId
@@ -140,7 +140,7 @@ TrialEvent: TypeAlias = (
     | TrialRunning
     | Row
     | TrialEnded
-    | RoundFailed
+    | _RoundFailed
     | TrialRetried
     | ResultTold
     | TrialVoided
@@ -163,7 +163,7 @@ _KINDS: dict[str, type[Any]] = {
     "run": TrialRunning,
     "row": Row,
     "end": TrialEnded,
-    "round_failed": RoundFailed,
+    "round_failed": _RoundFailed,
     "retry": TrialRetried,
     "void": TrialVoided,
     "stop": ReplicateStopped,
@@ -172,7 +172,7 @@ _KINDS: dict[str, type[Any]] = {
 _NAMES = {cls: kind for kind, cls in _KINDS.items()}
 
 
-def encode(event: Event) -> str:
+def _encode(event: Event) -> str:
     """Write an event as one line of a journal."""
     # Not `asdict`, which copies every config in depth: an event is written as it is.
     return json.dumps({"kind": _NAMES[type(event)], **vars(event), "trial": str(event.trial)})

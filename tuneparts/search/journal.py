@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from tuneparts.core import atomic
 from tuneparts.core.errors import StorageError
-from tuneparts.search.events import VERSION, Event, Stops, TrialId, decode, encode, read
+from tuneparts.search.events import VERSION, Event, Stops, TrialId, _encode, decode, read
 from tuneparts.search.state import RunState, TrialRecord
 
 _SECONDS_BETWEEN_SYNCS = 1.0
@@ -68,7 +68,7 @@ class Journal:
         """
         if not self._apply(event):
             return False
-        self._write(encode(event).encode() + b"\n")
+        self._write(_encode(event).encode() + b"\n")
         if time.monotonic() - self._synced_at > _SECONDS_BETWEEN_SYNCS:
             self.sync()
         return True

@@ -91,7 +91,7 @@ def load(
     path = check(name, scale=scale, trials=trials, changes=(changes := list(changes)))
     from tuneparts.search.spec import Scale, Search
 
-    with code.importable(path.resolve().parent, afresh=True):
+    with code._importable(path.resolve().parent, afresh=True):
         with _by_line(path):
             module = _module(path)
         keywords = _keywords(module.search, changes)

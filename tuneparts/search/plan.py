@@ -25,16 +25,16 @@ from tuneparts.search.events import (
     Outcome,
     ReplicateStopped,
     ResultTold,
-    RoundFailed,
     Row,
     TrialEnded,
     TrialId,
     TrialRunning,
     TrialStarted,
     TrialVoided,
+    _RoundFailed,
 )
 from tuneparts.search.journal import Journal
-from tuneparts.search.queue import Queue
+from tuneparts.search.queue import _Queue
 from tuneparts.search.replicate import Replicate, States
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.spec import Search
@@ -81,7 +81,7 @@ class Plan:
         self.search, self.journal = search, journal
         self._observers, self._forget, self._folder = observers, forget, folder
         self._metric = selection_metric(search.metric)
-        self.queue = Queue(search)
+        self.queue = _Queue(search)
         self._losses: Counter[TrialId] = Counter()
         """Workers that a trial lost since its last new row."""
         self._replicates = {
@@ -91,7 +91,7 @@ class Plan:
             for arm in search.arms
             for seed in search.seeds_of(arm)
         }
-        self._limits = stopping.Limits(search.stop, self._metric, journal.state)
+        self._limits = stopping._Limits(search.stop, self._metric, journal.state)
         for key, replicate in self._replicates.items():
             replicate.repeat(journal.state.told.get(key, ()))
         for event in journal.events:
@@ -185,7 +185,7 @@ class Plan:
 
     def look(self) -> None:
         """Stop all if asked for or out of time; executors call it every second or so."""
-        asked = None if self._folder is None else stopping.requested(self._folder)
+        asked = None if self._folder is None else stopping._requested(self._folder)
         message = asked or self._limits.exceeded()
         if message is not None:
             self.stop(message)
@@ -374,7 +374,7 @@ class Plan:
         """End a trial, or only its round where its algorithm may go on from another's state."""
         is_last = segment.until >= segment.config["passes"]
         if self.search.arm(segment.trial.arm).algorithm.replaces_failed and not is_last:
-            self._record(RoundFailed(segment.trial, segment.start, failure, time.time()))
+            self._record(_RoundFailed(segment.trial, segment.start, failure, time.time()))
         else:
             self._end(segment.trial, "failed", failure)
 

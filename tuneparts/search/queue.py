@@ -33,7 +33,7 @@ class Waiting:
     count: int = field(compare=False)
 
 
-class Queue:
+class _Queue:
     """Segments that wait for a worker, and how many may run at once, in the search and per arm."""
 
     def __init__(self, search: Search) -> None:

@@ -17,7 +17,7 @@ from tuneparts.core.selection import Best, Selection
 from tuneparts.search.algorithms.base import Proposals
 from tuneparts.search.arm import Arm
 from tuneparts.search.events import ResultTold, TrialEnded, TrialId
-from tuneparts.search.segment import ALL, Await, Batch, Result, Segment
+from tuneparts.search.segment import ALL, Batch, Result, Segment, _Await
 from tuneparts.search.spec import Search
 from tuneparts.search.state import TrialRecord
 
@@ -112,7 +112,7 @@ class Replicate:
     is_exhausted: bool = False
     """Whether the algorithm asks for nothing more."""
     done: bool = False
-    _awaits: Await | tuple[TrialId, ...] = ALL
+    _awaits: _Await | tuple[TrialId, ...] = ALL
     _ended: dict[TrialId, tuple[Segment, Result]] = field(default_factory=dict)
     """Segments of which the algorithm has not been told how they ended."""
     _order: dict[tuple[TrialId, int], int] = field(default_factory=dict)
@@ -185,7 +185,7 @@ class Replicate:
         if trial is None:
             return None
         segment, result = self._ended.pop(trial)
-        is_open = isinstance(self._awaits, Await) or len(self._awaits) > 1
+        is_open = isinstance(self._awaits, _Await) or len(self._awaits) > 1
         return _News({trial: result}, segment if is_open else None)
 
     def gives_up(self, keep: Iterable[Segment] = ()) -> dict[TrialId, str]:
@@ -216,7 +216,7 @@ class Replicate:
         if busy:
             raise ConfigError(f"`{owner}` did not wait for {', '.join(map(str, busy))}.")
         under_way = {*trials, *self.running, *self._ended}
-        awaited = () if isinstance(batch.awaits, Await) else batch.awaits
+        awaited = () if isinstance(batch.awaits, _Await) else batch.awaits
         has_none = (batch.awaits is not ALL and not under_way) or batch.awaits == ()
         idle = [str(trial) for trial in awaited if trial not in under_way]
         if has_none or idle:

@@ -44,7 +44,7 @@ class Result:
         return [self.score(metric) for metric in metrics]
 
 
-class Await(Enum):
+class _Await(Enum):
     """When an algorithm is asked again, where it does not name trials."""
 
     ALL = "all"
@@ -53,7 +53,7 @@ class Await(Enum):
     """When any of them has ended; it gets one result."""
 
 
-ALL, ANY = Await.ALL, Await.ANY
+ALL, ANY = _Await.ALL, _Await.ANY
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,6 @@ class Batch:
 
     run: tuple[Segment, ...]
     stop: tuple[TrialId, ...] = ()
-    awaits: Await | tuple[TrialId, ...] = ALL
+    awaits: _Await | tuple[TrialId, ...] = ALL
     """When to ask again: once all that run have ended; once any of them has; or once one of these
     trials has. They may be of earlier batches."""

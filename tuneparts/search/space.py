@@ -382,8 +382,8 @@ class Choice(Dimension):
     @classmethod
     def _plain_options(cls, value: Any) -> Any:
         if isinstance(value, Mapping):
-            return {str(name): plain(option) for name, option in value.items()}
-        return tuple(map(plain, value)) if isinstance(value, list | tuple) else value
+            return {str(name): _plain(option) for name, option in value.items()}
+        return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
 
     @field_serializer("options")
     def _dump_options(self, options: Any) -> Any:
@@ -412,7 +412,7 @@ class Choice(Dimension):
         if here is None:
             return self.sample(rng)
         if _dimensions(options[here]):  # a state of one optimiser is of no use to another
-            return _mapped(options[here], lambda dim, _, at: dim.perturb(at, rng), at=plain(value))
+            return _mapped(options[here], lambda dim, _, at: dim.perturb(at, rng), at=_plain(value))
         there = here + (1 if rng.random() < 0.5 else -1)
         return _drawn(options[min(max(there, 0), len(options) - 1)], rng)
 
@@ -451,7 +451,7 @@ class Choice(Dimension):
         return _mapped(option, lambda dim, inner, _: dim.suggest(inner, ask), f"{name}[{label}]")
 
     def leaves(self, name: str, value: Value) -> "list[_Leaf]":
-        value = plain(value)
+        value = _plain(value)
         found, here = super().leaves(name, value), self.option_of(value)
         if here is not None:
             label, option = self._labelled()[here]
@@ -464,7 +464,7 @@ class Choice(Dimension):
 
     def option_of(self, value: Value) -> int | None:
         """Number of the first option that a value, which may have more fields, can be of."""
-        value = plain(value)
+        value = _plain(value)
         return next((i for i, one in enumerate(self._options()) if _fits(one, value)), None)
 
     def _options(self) -> tuple[Any, ...]:
@@ -480,7 +480,7 @@ class Choice(Dimension):
         ]
 
 
-def plain(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """A value as a config's JSON has it, but for lists, which are tuples; dimensions stay."""
     if isinstance(value, Config) and not isinstance(value, Dimension):
         value = value.model_dump()
@@ -489,9 +489,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         if set(value) == {_VARY}:
             return Dimension.made_from(value[_VARY])
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return tuple(map(plain, value))
+        return tuple(map(_plain, value))
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"a value that travels as JSON is finite, but got {value}")
     if isinstance(value, Dimension) or _is_simple(value):

@@ -15,7 +15,6 @@ from tuneparts.search.events import (
     Outcome,
     ReplicateStopped,
     ResultTold,
-    RoundFailed,
     Row,
     Stops,
     TrialEnded,
@@ -25,6 +24,7 @@ from tuneparts.search.events import (
     TrialRunning,
     TrialStarted,
     TrialVoided,
+    _RoundFailed,
     read,
 )
 
@@ -70,7 +70,7 @@ class TrialRecord:
             self.running, self.is_retried = event.time, False
         elif isinstance(event, Row):
             self._add_row(event, keep_rows=keep_rows)
-        elif isinstance(event, RoundFailed):
+        elif isinstance(event, _RoundFailed):
             self.failed_rounds[event.passes] = event.message
         elif isinstance(event, ResultTold):
             self.told.add(event.passes)
@@ -90,7 +90,7 @@ class TrialRecord:
             return self.running is not None
         if isinstance(event, Row):
             return event.step in self.rows
-        if isinstance(event, RoundFailed):
+        if isinstance(event, _RoundFailed):
             return event.passes in self.failed_rounds
         if isinstance(event, ResultTold):
             return event.passes in self.told

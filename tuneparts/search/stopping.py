@@ -40,7 +40,7 @@ class Stop(Config):
     """The first trial of a replicate with this selection score, or a better one, is its last."""
 
 
-class Limits:
+class _Limits:
     """Compares a search that runs with its limits; `state` holds what earlier drivers did."""
 
     def __init__(self, stop: Stop | None, metric: Metric, state: RunState) -> None:
@@ -87,7 +87,7 @@ def request(folder: Path, message: str) -> Path:
     return path
 
 
-def requested(folder: Path) -> str | None:
+def _requested(folder: Path) -> str | None:
     """The message of a request that waits; None without one. Any plain file of its name is one."""
     path = folder / REQUEST
     with suppress(OSError):

@@ -58,9 +58,9 @@ class Replay:
         A run that was never tracked began at `start`, or with its first event. `on_progress` gets
         how many bytes of the journal have arrived. A trial that failed gets `read_log` of it.
         """
-        self.record = record.load(folder) or record.create(folder, start)
-        self.client = store.RedactingClient(uri)
-        self.calls = store.Calls(self.client)
+        self.record = record.load(folder) or record._create(folder, start)
+        self.client = store._RedactingClient(uri)
+        self.calls = store._Calls(self.client)
         self.created = 0
         """Runs that were created."""
         self.refusal: Exception | None = None
@@ -202,7 +202,7 @@ class Replay:
             if not self._is_introduced:
                 self._introduce()
         except Exception as error:
-            if store.is_curable(error):
+            if store._is_curable(error):
                 raise
             self.refusal = error
             self.calls.problems.add("nothing is tracked", f"{error}")
@@ -213,7 +213,7 @@ class Replay:
         """Learn which runs of this folder the store has, and make its parent run."""
         self._experiment_id = self._experiment_id or self._experiment()
         query = f"tags.`{card.KEY_TAG}` = '{self.record.key}'"
-        for found in store.search(self.client, [self._experiment_id], query):
+        for found in store._search(self.client, [self._experiment_id], query):
             trial = found.data.tags.get(card.TRIAL_TAG)
             run = self._parent if trial is None else self._run(TrialId.parse(trial))
             if run.run_id is None:
@@ -227,7 +227,7 @@ class Replay:
         self._is_sure = True
 
     def _experiment(self) -> str:
-        name, root = self._card.name, store.artifact_root(self._uri)
+        name, root = self._card.name, store._artifact_root(self._uri)
         found = self.client.get_experiment_by_name(name)
         if found is None:
             place = None if root is None else f"{root}/{name}"
@@ -247,7 +247,7 @@ class Replay:
         """Say on the parent run what runs; a resumed search may run on newer versions."""
         known, parent, experiment = self._card, self._parent, str(self._experiment_id)
         parent.tags |= known.parent_tags(self.record.key, self.record.folder)
-        parent.params |= card.flatten(known.params)
+        parent.params |= card._flatten(known.params)
         self._set_note()
         for key, text in known.experiment_tags(experiment).items():
             self.calls.make(self.client.set_experiment_tag, experiment, key, text)
@@ -285,7 +285,7 @@ class Replay:
         try:
             run.run_id = self._created(tags, name, run.record.start or 0.0)
         except Exception as error:
-            if store.is_curable(error):
+            if store._is_curable(error):
                 raise
             self.calls.problems.add(store.REFUSED, f"{name}: {error}", 1 + len(run.points))
             run.is_refused = True

@@ -18,7 +18,7 @@ from tuneparts.search.events import Event, TrialId
 from tuneparts.search.frames import flat
 from tuneparts.search.state import RunState, TrialRecord
 from tuneparts.tracking import store
-from tuneparts.tracking.card import DataFacts, flatten
+from tuneparts.tracking.card import DataFacts, _flatten
 from tuneparts.tracking.record import Status
 
 _STATUS: dict[str, Status] = {"finished": "FINISHED", "stopped": "FINISHED", "failed": "FAILED"}
@@ -57,7 +57,7 @@ class MlflowRun:
         self.run_id = str(found.info.run_id)
         self._old_params, self._old_metrics = set(found.data.params), set(found.data.metrics)
 
-    def flush(self, calls: store.Calls) -> None:
+    def flush(self, calls: store._Calls) -> None:
         """Send what waits, save for what a former process has sent."""
         run_id, identity = str(self.run_id), type(self).identity
         names = self._old_metrics.intersection(point[0] for point in self.points)
@@ -123,7 +123,7 @@ class TrialRun(MlflowRun):
         is_lost = self._is_settled and self.record.end is None  # from the journal, by a power cut
         return self.is_refused or is_lost or self.sent == self._end(killed)
 
-    def take(self, event: Event, problems: store.Problems, *, is_open: bool) -> None:
+    def take(self, event: Event, problems: store._Problems, *, is_open: bool) -> None:
         """Add what an event says, which `record` has already, to what waits.
 
         Metrics that the schema does not list are problems, unless `is_open`: then they are shown
@@ -132,7 +132,7 @@ class TrialRun(MlflowRun):
         if isinstance(event, events.TrialStarted):
             self._starts.append(event)
             if len(self._starts) == 1:
-                self.params = flatten(event.config)
+                self.params = _flatten(event.config)
             elif is_open:
                 self._show_changes()
         elif isinstance(event, events.TrialRetried):
@@ -163,7 +163,7 @@ class TrialRun(MlflowRun):
 
     def send(
         self,
-        calls: store.Calls,
+        calls: store._Calls,
         data: DataFacts | None,
         read_log: Callable[[TrialId], str],
         killed: float | None,

@@ -173,24 +173,24 @@ _VIEW = {
 """The value of `VIEW_TAG`: MLflow's list of trials, averaged by arm in the charts."""
 
 
-def flatten(config: Mapping[str, Any]) -> dict[str, str]:
+def _flatten(config: Mapping[str, Any]) -> dict[str, str]:
     """Turn a config into MLflow params: one per leaf, its path joined by dots; lists are leaves."""
     return {
         # The letters that MLflow takes, and as many of them.
-        re.sub(r"[^\w.\- :/]", "_", path)[:_LONGEST_KEY]: encode(leaf)
+        re.sub(r"[^\w.\- :/]", "_", path)[:_LONGEST_KEY]: _encode(leaf)
         for path, leaf in flat(config).items()
     }
 
 
-def encode(value: Any) -> str:
+def _encode(value: Any) -> str:
     """Write a JSON value as a param; words stay bare unless they would be decoded: `mlp`, `"1"`."""
-    is_bare = isinstance(value, str) and decode(value) == value
+    is_bare = isinstance(value, str) and _decode(value) == value
     text = value if is_bare else json.dumps(value, default=str)
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."
 
 
-def decode(text: str) -> Any:
-    """Read a param back; the inverse of `encode`, save for what was too long."""
+def _decode(text: str) -> Any:
+    """Read a param back; the inverse of `_encode`, save for what was too long."""
     try:
         return json.loads(text)
     except ValueError:

@@ -18,7 +18,7 @@ from tuneparts.search.events import TrialId
 from tuneparts.search.frames import STEP_COLUMNS
 from tuneparts.search.frames import TRIAL_COLUMNS as FROM_JOURNAL
 from tuneparts.tracking import store
-from tuneparts.tracking.card import COUNTS_TAG, KIND_TAG, PARENT_TAG, RUN_TAG, TRIAL_TAG, decode
+from tuneparts.tracking.card import COUNTS_TAG, KIND_TAG, PARENT_TAG, RUN_TAG, TRIAL_TAG, _decode
 
 _OUTCOMES = ["finished", "stopped", "failed", "killed", "running", "queued"]
 _RUN_FACTS = ["run", "search", "scale", "status", "start", "digest", "commit", "parent_run_id"]
@@ -33,7 +33,7 @@ def runs(uri: str, search: str | None = None) -> pd.DataFrame:
     if store.exists(uri):
         client = store.client(uri)
         ids = [experiment.experiment_id for experiment in client.search_experiments()]
-        found = store.search(client, ids, f"tags.`{KIND_TAG}` = 'search'")
+        found = store._search(client, ids, f"tags.`{KIND_TAG}` = 'search'")
     rows = [_run_row(run) for run in found if search in {None, run.data.tags["search"]}]
     if not rows:
         which = "" if search is None else f" of `{search}`"
@@ -84,7 +84,7 @@ def _trial_runs(uri: str, parent_run_id: str) -> list[Any]:
     client = store.client(uri)
     parent = client.get_run(parent_run_id)  # refuses a run that is not there
     query = f"tags.`{PARENT_TAG}` = '{parent_run_id}' and tags.`{KIND_TAG}` = 'trial'"
-    return store.search(client, [parent.info.experiment_id], query)
+    return store._search(client, [parent.info.experiment_id], query)
 
 
 def _steps(uri: str, found: Sequence[Any], metrics: Sequence[str] | None) -> pd.DataFrame:
@@ -125,8 +125,8 @@ def _trial_row(run: Any, *, params: bool) -> dict[str, Any]:
         "start": _time(info.start_time),
         # MLflow keeps the end of a run that was killed and runs again.
         "end": None if info.status == "RUNNING" else _time(info.end_time),
-        **({f"param.{key}": decode(text) for key, text in data.params.items()} if params else {}),
-        **{name: store.restore_infinity(value) for name, value in data.metrics.items()},
+        **({f"param.{key}": _decode(text) for key, text in data.params.items()} if params else {}),
+        **{name: store._restore_infinity(value) for name, value in data.metrics.items()},
     }
 
 

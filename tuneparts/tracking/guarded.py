@@ -64,7 +64,7 @@ def plan(
     access.refuse_open(host, authenticated=login is not None, forced=forced, cure=_CURE)
     if store.is_server(uri):
         raise ConfigError(f"{redact(uri)}: is a server already; name a database.")
-    command = store.ui_command(store.resolve(uri), port, host)
+    command = store._ui_command(store.resolve(uri), port, host)
     environment: dict[str, str] = {}
     if not is_verbose:
         command += ["--uvicorn-opts", "--no-access-log --log-level warning"]

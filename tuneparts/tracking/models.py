@@ -97,7 +97,7 @@ def register(uri: str, model_uri: str, name: str) -> str:
 @contextmanager
 def _store(uri: str) -> Iterator[None]:
     """MLflow's functions for models read the store from globals; they are put back."""
-    store.quieten()
+    store._quieten()
     import mlflow
 
     variables = {name: os.environ.get(name) for name in _VARIABLES}

@@ -61,7 +61,7 @@ class Record:
             atomic.write_text(self.folder / FILE, json.dumps(content, indent=1), fsync=True)
 
 
-def create(folder: Path, start: float | None) -> Record:
+def _create(folder: Path, start: float | None) -> Record:
     """Make, and write, the record of a run that was never tracked."""
     made = Record(folder, key=uuid.uuid4().hex, start=start)
     made.save()

@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 REFUSED = "not taken by MLflow"
 """The kind of problem of a call that MLflow refuses for good."""
-Client: TypeAlias = "MlflowClient | RedactingClient"
+Client: TypeAlias = "MlflowClient | _RedactingClient"
 _Point: TypeAlias = tuple[str, str, int, int, float]
 """Run id, metric, step, milliseconds since 1970, value."""
 _RUNS_PER_PAGE = 1000
@@ -79,7 +79,7 @@ def exists(uri: str) -> bool:
     return not uri.startswith("sqlite") or _sqlite_path(uri).exists()
 
 
-def artifact_root(uri: str) -> str | None:
+def _artifact_root(uri: str) -> str | None:
     """Where artifacts of new experiments go; None lets the server decide."""
     if is_server(uri):
         return None
@@ -89,7 +89,7 @@ def artifact_root(uri: str) -> str | None:
 
 def client(uri: str) -> "MlflowClient":
     """Make a client of the store: a database is opened, or made; a server is not yet asked."""
-    quieten()
+    _quieten()
     from mlflow import MlflowClient  # takes seconds, and most commands do without
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
@@ -110,7 +110,7 @@ def client(uri: str) -> "MlflowClient":
         ) from error
 
 
-def search(client: Client, experiment_ids: Sequence[str | None], query: str) -> list[Any]:
+def _search(client: Client, experiment_ids: Sequence[str | None], query: str) -> list[Any]:
     """All MLflow runs that match a filter, however many pages they fill."""
     read = partial(client.search_runs, experiment_ids, query, max_results=_RUNS_PER_PAGE)
     page = read()
@@ -127,7 +127,7 @@ def points(client: Client, metrics_of: Mapping[str, set[str]]) -> list[_Point]:
 
     def read(one: tuple[str, str]) -> list[_Point]:
         return [
-            (*one, point.step, point.timestamp, restore_infinity(point.value))
+            (*one, point.step, point.timestamp, _restore_infinity(point.value))
             for point in client.get_metric_history(*one)
         ]
 
@@ -135,7 +135,7 @@ def points(client: Client, metrics_of: Mapping[str, set[str]]) -> list[_Point]:
         return [point for some in pool.map(read, series) for point in some]
 
 
-def restore_infinity(value: float) -> float:
+def _restore_infinity(value: float) -> float:
     """A stored value, with infinity where MLflow had to put the largest number instead."""
     return math.copysign(math.inf, value) if abs(value) >= _LARGEST else value
 
@@ -152,7 +152,7 @@ def artifact_text(uri: str, run_id: str, path: str) -> str | None:
             return None
 
 
-def quieten() -> None:
+def _quieten() -> None:
     """Keep MLflow from phoning home, printing links and retrying, and log in where that is set."""
     try:
         Path.cwd()
@@ -177,11 +177,11 @@ def unreachable(uri: str) -> str | None:
     return None
 
 
-def ui_command(uri: str, port: int, host: str = "127.0.0.1") -> list[str]:
+def _ui_command(uri: str, port: int, host: str = "127.0.0.1") -> list[str]:
     """The command that serves MLflow's UI over a database."""
-    quieten()
+    _quieten()
     place = ["--backend-store-uri", uri, "--host", host, "--port", str(port)]
-    place += ["--default-artifact-root", str(artifact_root(uri)), "--workers", "1"]
+    place += ["--default-artifact-root", str(_artifact_root(uri)), "--workers", "1"]
     return [sys.executable, "-m", "mlflow", "server", *place]
 
 
@@ -192,7 +192,7 @@ _WRITING = frozenset(
 experiment or the run."""
 
 
-class RedactingClient:
+class _RedactingClient:
     """An MLflow client that masks secrets in every text that would be stored.
 
     It connects with the first call, which imports MLflow for seconds.
@@ -240,7 +240,7 @@ _HOPELESS |= {"RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"}
 _HOPELESS_FILES = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
-def is_curable(error: Exception) -> bool:
+def _is_curable(error: Exception) -> bool:
     """Whether the same call can succeed later: the server is away, the database is locked."""
     from mlflow.exceptions import MlflowException, RestException
     from sqlalchemy.exc import OperationalError
@@ -254,7 +254,7 @@ def is_curable(error: Exception) -> bool:
     return isinstance(error, OSError | OperationalError) and not is_final
 
 
-class Problems:
+class _Problems:
     """What could not be tracked. Each kind is logged once and counted; training goes on."""
 
     def __init__(self) -> None:
@@ -277,12 +277,12 @@ class Problems:
             return [f"{kind} ({self._counts[kind]}): {text}" for kind, text in self._first.items()]
 
 
-class Calls:
+class _Calls:
     """Makes calls to MLflow that can be repeated, and notes what MLflow refuses for good."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.problems = Problems()
+        self.problems = _Problems()
         self.made = 0
         """What has arrived and need not be sent again: the sign of progress. A call that every
         attempt repeats is none, though it succeeds."""
@@ -294,7 +294,7 @@ class Calls:
         try:
             return call(*args, **named)
         except Exception as error:
-            if is_curable(error):
+            if _is_curable(error):
                 raise
             self.problems.add(REFUSED, f"{error}")
             return None
@@ -332,7 +332,7 @@ class Calls:
             self.client.log_batch(run_id, *kinds.values())
             self.made += len(kinds["Metric"])
         except Exception as error:
-            if is_curable(error):
+            if _is_curable(error):
                 raise
             is_gone = getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST"
             if is_gone or len(entries) <= 1:  # the run itself, or one entry

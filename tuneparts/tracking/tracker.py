@@ -52,7 +52,7 @@ class Tracker(Replay):
         if self.record.ending is not None:  # by a former process
             self.record.save(ending=None)
         # To import MLflow takes seconds, in which workers start and the first of them report.
-        self.writer = Writer(self.advance, self.calls, interval=interval, patience=10.0)
+        self.writer = _Writer(self.advance, self.calls, interval=interval, patience=10.0)
 
     def on_event(self, event: Event) -> None:
         """Say that the journal has an event more; takes microseconds, without I/O."""
@@ -108,12 +108,12 @@ def sync(folder: Path, uri: str, card: SearchCard, *, timeout: float = 30.0, **m
     store.client(uri)  # refuses what is no store at once
     replay = Replay(uri, folder=folder, card=card, start=None, **more)
     replay.finish_as_recorded()
-    is_complete = _finish(replay, Writer(replay.advance, replay.calls), timeout)
+    is_complete = _finish(replay, _Writer(replay.advance, replay.calls), timeout)
     points, problems = replay.calls.points, replay.calls.problems.lines()
     return Synced(replay.parent_run_id, replay.created, points, is_complete, problems)
 
 
-def _finish(replay: Replay, writer: "Writer", timeout: float) -> bool:
+def _finish(replay: Replay, writer: "_Writer", timeout: float) -> bool:
     """Send what is left; what the store does not take in time becomes a problem."""
     is_complete = writer.close(timeout)
     if not is_complete:
@@ -127,7 +127,7 @@ def _finish(replay: Replay, writer: "Writer", timeout: float) -> bool:
     return is_complete
 
 
-class Writer:
+class _Writer:
     """A thread that calls `advance` about once a second while there is news, until it succeeds.
 
     Nothing waits in memory: a call of `wake` only counts, and what is to be sent is on disk.
@@ -136,7 +136,7 @@ class Writer:
     def __init__(
         self,
         advance: Callable[[], None],
-        calls: store.Calls,
+        calls: store._Calls,
         *,
         interval: float = 1.0,
         first_delay: float = 0.25,

@@ -30,7 +30,7 @@ def refuse_target(config: BaseModel, task: Task, reason: str) -> None:
         )
 
 
-def check_hypers(hypers: HypersConfig, task: Task, *, learnable: bool) -> None:
+def _check_hypers(hypers: HypersConfig, task: Task, *, learnable: bool) -> None:
     """Refuse hypers that mean nothing for a task, and call those of one's own on two examples."""
     present = hypers.acting_on("inputs")
     if task.has_tokens and present:
@@ -92,7 +92,7 @@ def _try_hyper(name: str, hyper: Hyper, task: Task, *, learnable: bool) -> None:
         )
 
 
-def check_data(config: BaseModel, task: Task) -> None:
+def _check_data(config: BaseModel, task: Task) -> None:
     """Refuse inputs that a net or the augmentation cannot take, and a target that does not work."""
     for net in nets_in(config) if task.has_tokens else ():
         if net.name in NETS:

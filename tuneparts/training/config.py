@@ -232,7 +232,7 @@ class MethodConfig(Config):
 
             if self.classes_only:
                 check.refuse_target(self, task, self.classes_only)
-            check.check_data(self, task)
+            check._check_data(self, task)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -304,7 +304,7 @@ class SupervisedConfig(MethodConfig):
         if task is not None:
             from tuneparts.training import check
 
-            check.check_hypers(self.hypers, task, learnable=self.hyper_gradient != "none")
+            check._check_hypers(self.hypers, task, learnable=self.hyper_gradient != "none")
 
 
 class MembersConfig(MethodConfig):

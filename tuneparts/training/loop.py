@@ -89,7 +89,7 @@ class UnderHypers(nn.Module):
         return self.hypers.predict(self.net, x, generator=generator, training=False)
 
 
-class MeanOfMembers(nn.Module):
+class _MeanOfMembers(nn.Module):
     """Predicts what the target makes of several members: the mean of probabilities or values."""
 
     def __init__(self, model: nn.Module, target: Target) -> None:
@@ -252,7 +252,7 @@ def outputs_of(
     return torch.cat([outputs for outputs, _ in parts], -2), torch.cat([y for _, y in parts])
 
 
-class DataLearner(LoopLearner):
+class _DataLearner(LoopLearner):
     """A learner with the parts of its data on the device."""
 
     config: SupervisedConfig | MembersConfig
@@ -291,7 +291,7 @@ class DataLearner(LoopLearner):
         return kept_on_device(examples, mean=task.mean, std=task.std, device=self.context.device)
 
 
-class SupervisedLearner(DataLearner, parts=("hypers",)):
+class SupervisedLearner(_DataLearner, parts=("hypers",)):
     """Data on the device, a net with hypers, and scores of it on validation and test data."""
 
     config: SupervisedConfig

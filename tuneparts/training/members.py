@@ -27,7 +27,7 @@ from tuneparts.models.sizes import count_flops, count_parameters
 from tuneparts.models.surgery import reweighted, standalone
 from tuneparts.training.config import MembersConfig
 from tuneparts.training.learner import Context
-from tuneparts.training.loop import EVAL_BATCH, DataLearner, MeanOfMembers, Step, outputs_of
+from tuneparts.training.loop import EVAL_BATCH, Step, _DataLearner, _MeanOfMembers, outputs_of
 from tuneparts.training.passes import run
 from tuneparts.training.step import Batch, gradient_step, set_lr
 
@@ -35,7 +35,7 @@ ALL_SUBSETS_UP_TO = 6
 """Members; larger ensembles have the points of their first 1, 2, ... members only."""
 
 
-def differences(logits_MNK: Tensor, labels_N: Tensor) -> dict[str, float]:
+def _differences(logits_MNK: Tensor, labels_N: Tensor) -> dict[str, float]:
     """Mean accuracy of single members, and disagreement and diversity over pairs of them.
 
     Disagreement is the fraction of examples with different predictions. Diversity divides it by the
@@ -77,7 +77,7 @@ class OperatingPoint:
         }
 
 
-def subsets(num_members: int) -> list[tuple[int, ...]]:
+def _subsets(num_members: int) -> list[tuple[int, ...]]:
     """Every non-empty subset, or the prefixes of a large ensemble."""
     everyone = range(num_members)
     if num_members > ALL_SUBSETS_UP_TO:
@@ -85,7 +85,7 @@ def subsets(num_members: int) -> list[tuple[int, ...]]:
     return [chosen for size in everyone for chosen in combinations(everyone, size + 1)]
 
 
-def operating_points(
+def _operating_points(
     logits_MNK: Tensor, labels_N: Tensor, flops: Sequence[int]
 ) -> list[OperatingPoint]:
     """The points of all subsets, cheapest first.
@@ -95,7 +95,7 @@ def operating_points(
     """
     points, target = [], Classes()
     run_alone = len(flops) == len(logits_MNK)
-    for members in subsets(len(logits_MNK)) if run_alone else [tuple(range(len(logits_MNK)))]:
+    for members in _subsets(len(logits_MNK)) if run_alone else [tuple(range(len(logits_MNK)))]:
         found = target.scores(target.combined(logits_MNK[list(members)]), labels_N)
         cost = sum(flops[m] for m in members) if run_alone else sum(flops)
         points.append(OperatingPoint(members, cost, found["accuracy"], found["nll"]))
@@ -117,7 +117,7 @@ def nested_points(
 
 
 @torch.no_grad()
-def accuracies_between(
+def _accuracies_between(
     one: nn.Module, other: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], num_points: int
 ) -> list[float]:
     """Accuracy at equally spaced points from `one` to `other`, both ends included.
@@ -212,7 +212,7 @@ class NetMembers(Members):
         return NetMembers([self.plain(member) for member in range(self.num_members)], self.flops)
 
 
-class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_augmentation")):
+class MembersLearner(_DataLearner, parts=("model", "optimiser", "_batches", "_augmentation")):
     """One step updates all members on one batch; a method sets `model` and `optimiser`."""
 
     config: MembersConfig
@@ -282,7 +282,7 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
         return loss_M
 
     def predictor(self) -> nn.Module:
-        return MeanOfMembers(self.model.materialised(), self.target)
+        return _MeanOfMembers(self.model.materialised(), self.target)
 
     def evaluate(self) -> dict[str, float]:
         metrics = {
@@ -297,7 +297,7 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
                 logits_MNK, labels_N = outputs_of(self.model, examples)
                 found = self.target.scores(self.combined(logits_MNK), labels_N)
                 if isinstance(self.target, Classes):
-                    found |= differences(logits_MNK, labels_N)
+                    found |= _differences(logits_MNK, labels_N)
                 metrics |= {f"{split}/{name}": value for name, value in found.items()}
                 for point in self.points(logits_MNK, labels_N) if self.finished else ():
                     metrics |= point.metrics(split)
@@ -310,7 +310,7 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
         """Where a prediction may stop: subsets of members with their costs and scores."""
         if not isinstance(self.target, Classes):
             return []
-        return operating_points(logits_MNK, labels_N, self.model.flops)
+        return _operating_points(logits_MNK, labels_N, self.model.flops)
 
     def _interpolation(self) -> dict[str, float]:
         num_points = self.config.interpolation_points
@@ -320,7 +320,7 @@ class MembersLearner(DataLearner, parts=("model", "optimiser", "_batches", "_aug
         shapes = [[(n, p.shape) for n, p in net.named_parameters()] for net in ends]
         if len(shapes) < 2 or shapes[0] != shapes[1]:
             return {}
-        found = accuracies_between(ends[0], ends[1], self._test.iterate(EVAL_BATCH), num_points)
+        found = _accuracies_between(ends[0], ends[1], self._test.iterate(EVAL_BATCH), num_points)
         return {f"interpolation/accuracy.{i}": value for i, value in enumerate(found)}
 
 

@@ -32,7 +32,7 @@ from tuneparts.hypers.parts import Act, DropoutSlot
 from tuneparts.training.config import Runtime, SupervisedConfig
 from tuneparts.training.loop import Step, SupervisedLearner
 from tuneparts.training.process import keep_freed_memory
-from tuneparts.training.state import lay_out_moments
+from tuneparts.training.state import _lay_out_moments
 from tuneparts.training.step import Batch, set_lr
 
 Acts = Sequence[tuple[Act, torch.Generator] | None]
@@ -98,7 +98,7 @@ class Pack:
         self._learners, self._width = learners, width
         first = self._first = next(iter(learners.values()))
         nets = {slot: learner.net for slot, learner in learners.items()}
-        self._net = PackedNet(nets, width, 1 + len(first.context.task.in_shape))
+        self._net = _PackedNet(nets, width, 1 + len(first.context.task.in_shape))
         acts = {slot: learner.hypers.at_slots(training=True) for slot, learner in learners.items()}
         each = {s: (act, learners[s].augmentation) for s, act in acts.items() if act is not None}
         self._acts: Acts = [each.get(slot) for slot in range(width)] if each else []
@@ -120,7 +120,7 @@ class Pack:
             slot: [net.get_parameter(name) for name in names] for slot, net in nets.items()
         }
         for learner in learners.values():
-            lay_out_moments(learner.optimiser)  # the weights have become views of larger tensors
+            _lay_out_moments(learner.optimiser)  # the weights have become views of larger tensors
 
     def advance(self) -> dict[int, dict[str, float] | DivergedError]:
         """Train for one interval; returns what each slot reports, or why it cannot go on."""
@@ -196,7 +196,7 @@ class Pack:
         return torch.stack(losses)
 
 
-class PackedNet:
+class _PackedNet:
     """P nets in one.
 
     Parameters and buffers of the nets, by slot, become views of `tensors`. Slots without a net hold

@@ -134,12 +134,12 @@ def _load(part: Any, state: Any) -> None:
         # copy two learners that load one state would share their momentum.
         groups = part.state_dict()["param_groups"]
         part.load_state_dict({"state": copy.deepcopy(dict(state)), "param_groups": groups})
-        lay_out_moments(part)
+        _lay_out_moments(part)
     elif part is not None:
         part.load_state_dict(state)
 
 
-def lay_out_moments(optimiser: torch.optim.Optimizer) -> None:
+def _lay_out_moments(optimiser: torch.optim.Optimizer) -> None:
     """Bring the moments of parameters into the memory layout of the parameters.
 
     torch's fused kernels read both in memory order, and are silently wrong where strides differ.

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.baselines.config import AugerinoConfig
-from tuneparts.methods.baselines.standard import SAFE_WIDTH, reward
+from tuneparts.methods.baselines.standard import SAFE_WIDTH, _reward
 
 WIDTHS = st.lists(st.floats(0.01, 30), min_size=6, max_size=6)
 
@@ -25,7 +25,7 @@ def _learner(context, small, **fields):
 @given(values=WIDTHS, reg=st.floats(0.001, 1), safe=st.booleans())
 def test_the_reward_is_the_norm_or_exactly_nothing(values, reg, safe):
     widths = torch.tensor(values, dtype=torch.float64, requires_grad=True)
-    found = reward(widths, reg=reg, safe=safe)
+    found = _reward(widths, reg=reg, safe=safe)
     (grad,) = torch.autograd.grad(found, widths)
     if safe and max(values) >= SAFE_WIDTH:
         assert found == 0
@@ -44,7 +44,7 @@ def test_one_wide_range_switches_the_whole_reward_off(width, is_on):
     widths = F.softplus(raw)
     torch.testing.assert_close(float(widths[4].detach()), width)
     widths_at = widths + (width - widths[4]).detach() * F.one_hot(torch.tensor(4), 6)
-    (grad,) = torch.autograd.grad(reward(widths_at, reg=0.01, safe=True), raw)
+    (grad,) = torch.autograd.grad(_reward(widths_at, reg=0.01, safe=True), raw)
     assert bool(grad.all()) is is_on
     assert bool(grad.any()) is is_on
 

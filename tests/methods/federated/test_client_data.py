@@ -10,7 +10,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.data._variants import angles
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Examples
-from tuneparts.methods.federated.config import ClientsConfig, split
+from tuneparts.methods.federated.config import ClientsConfig, _split
 
 
 def examples(num: int = 200, num_classes: int = 10, degrees: bool = False) -> Examples:
@@ -39,7 +39,7 @@ def test_clients_partition_the_data_in_equal_sizes(num, num_groups, num_clients,
     num = max(num, num_clients)
     groups = np.random.default_rng(seed).integers(0, num_groups, num)
     generator = seeding.numpy_generator(seed, "test")
-    clients = split(groups, num_clients=num_clients, alpha=alpha, generator=generator)
+    clients = _split(groups, num_clients=num_clients, alpha=alpha, generator=generator)
     assert len(clients) == num_clients
     assert sorted(np.concatenate(clients).tolist()) == list(range(num))
     sizes = {len(own) for own in clients}
@@ -91,7 +91,7 @@ def test_the_mixture_of_a_client_has_the_law_of_drawing_one_by_one():
     num = 400
     ours = []
     for seed in range(num):
-        own = split(groups, num_clients=2, alpha=2.0, generator=np.random.default_rng(seed))[0]
+        own = _split(groups, num_clients=2, alpha=2.0, generator=np.random.default_rng(seed))[0]
         ours.append(np.bincount(groups[own], minlength=3))
     theirs = [literal(np.random.default_rng(num + seed)) for seed in range(num)]
     error = np.sqrt(np.var(ours, axis=0) / num + np.var(theirs, axis=0) / num)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.partitioned._assign import nested_labels, order_of, random_labels
-from tuneparts.methods.partitioned.config import MAX_PARTITIONS, checked_proportions
+from tuneparts.methods.partitioned.config import MAX_PARTITIONS, _checked_proportions
 
 
 def _generator(seed=0):
@@ -36,15 +36,15 @@ def test_each_entry_has_one_owner_in_shares_within_one_of_the_quota(num, shares,
 def test_a_byte_names_every_partition_and_no_more():
     labels = random_labels(1000, [1] * MAX_PARTITIONS, generator=_generator())
     assert set(labels.tolist()) == set(range(1, 256))
-    assert len(checked_proportions([1] * MAX_PARTITIONS)) == MAX_PARTITIONS
+    assert len(_checked_proportions([1] * MAX_PARTITIONS)) == MAX_PARTITIONS
     with pytest.raises(ConfigError, match=r"256 proportions: there are 1 to 255"):
-        checked_proportions([1] * (MAX_PARTITIONS + 1))
+        _checked_proportions([1] * (MAX_PARTITIONS + 1))
 
 
 @pytest.mark.parametrize("bad", [(), (0, 1), (-1, 2), (1, float("nan")), (0, 0)])
 def test_proportions_that_cannot_be_meant_are_refused(bad):
     with pytest.raises(ConfigError):
-        checked_proportions(bad)
+        _checked_proportions(bad)
 
 
 def test_nested_labels_are_the_later_of_the_two_units():

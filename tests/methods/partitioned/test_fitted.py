@@ -12,7 +12,7 @@ from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError, TunepartsError, UnknownNameError
 from tuneparts.data.config import DataConfig
 from tuneparts.methods.partitioned import fit
-from tuneparts.methods.partitioned.fitted import Form, settings_of
+from tuneparts.methods.partitioned.fitted import Form, _settings_of
 
 
 def _data():
@@ -147,19 +147,19 @@ def test_every_form_trains_predicts_and_says_how(form):
 
 
 def test_settings_follow_the_data_and_can_be_given():
-    few, many = (settings_of("released", n, {}) for n in (1400, 60_000))
+    few, many = (_settings_of("released", n, {}) for n in (1400, 60_000))
     assert (few["passes"], few["batch_size"]) == (2400, 50)
-    assert settings_of("released", 30, {})["batch_size"] == 30
+    assert _settings_of("released", 30, {})["batch_size"] == 30
     assert (many["passes"], many["batch_size"]) == (9375, 128)
     assert few["hyper_lr"] == pytest.approx(18 / 1800)
     assert few["release"].optimiser.lr == pytest.approx(1.5e-3)
-    given = settings_of("joint", 1400, {"passes": 100, "hyper_lr": 0.5, "hyper_every": 3})
+    given = _settings_of("joint", 1400, {"passes": 100, "hyper_lr": 0.5, "hyper_every": 3})
     assert (given["passes"], given["hyper_lr"]) == (100, 0.5)
     assert "hyper_share" not in given
-    part = settings_of("released", 1400, {"passes": 100, "release": {"fraction": 0.5}})["release"]
+    part = _settings_of("released", 1400, {"passes": 100, "release": {"fraction": 0.5}})["release"]
     assert (part.fraction, part.optimiser.schedule) == (0.5, "cosine")
     with pytest.raises(UnknownNameError, match="released"):
-        settings_of("relased", 10, {})
+        _settings_of("relased", 10, {})
 
 
 def test_a_motion_that_is_named_alone_is_learnt_alone():

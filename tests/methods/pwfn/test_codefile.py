@@ -13,7 +13,7 @@ from tuneparts.core import _torchvision
 from tuneparts.core.errors import CheckpointError, ConfigError, DataMissingError
 from tuneparts.methods.pwfn import codefile
 from tuneparts.methods.pwfn._gaussian import cover
-from tuneparts.methods.pwfn.codefile import load, measure, torchvision_net
+from tuneparts.methods.pwfn.codefile import _measure, load, torchvision_net
 from tuneparts.training import checkpoint
 
 
@@ -36,7 +36,7 @@ class Everything(nn.Module):
 
 
 def written(net: nn.Module, path: Path) -> Path:
-    path.write_bytes(codefile.encode(net, cover(net)[0]))
+    path.write_bytes(codefile._encode(net, cover(net)[0]))
     return path
 
 
@@ -60,7 +60,7 @@ def test_a_file_loads_bit_for_bit_whatever_the_number_of_values(
         assert torch.equal(other.state_dict()[name], value), name
         assert other.state_dict()[name].dtype == value.dtype
     assert torch.equal(other.eval()(x), net.eval()(x))
-    assert codefile.encode(net, cover(net)[0]) == codefile.encode(other, cover(other)[0])
+    assert codefile._encode(net, cover(net)[0]) == codefile._encode(other, cover(other)[0])
 
 
 def test_indices_may_need_more_than_two_bytes(tmp_path: Path) -> None:
@@ -76,13 +76,13 @@ def test_the_file_is_about_as_small_as_its_entropy(tmp_path: Path) -> None:
     drawn = torch.rand(100, 300, generator=torch.Generator().manual_seed(0)).square() * 4
     with torch.no_grad():
         net.weight.copy_(torch.tensor([0.0, 0.5, -0.5, 0.25])[drawn.long()])
-    least = measure(net.weight.flatten()).entropy * 30000 / 8
-    assert least < len(codefile.encode(net, ["weight"])) < least * 1.1 + 1000
+    least = _measure(net.weight.flatten()).entropy * 30000 / 8
+    assert least < len(codefile._encode(net, ["weight"])) < least * 1.1 + 1000
 
 
 @given(st.lists(st.sampled_from([-0.0, 0.0, 0.25, -0.5, 1.0]), min_size=1))
 def test_measuring_is_counting(values: list[float]) -> None:
-    found = measure(torch.tensor(values))
+    found = _measure(torch.tensor(values))
     shares = [sum(v == w for w in values) / len(values) for v in {v + 0.0 for v in values}]
     entropy = -sum(p * torch.tensor(p).double().log2().item() for p in shares)
     assert found.unique_weights == len(shares)
@@ -90,7 +90,7 @@ def test_measuring_is_counting(values: list[float]) -> None:
     assert found.sparsity == pytest.approx(values.count(0.0) / len(values))
     rest = [v for v in values if v]
     assert found.entropy_nonzero == (
-        pytest.approx(measure(torch.tensor(rest)).entropy) if rest else 0
+        pytest.approx(_measure(torch.tensor(rest)).entropy) if rest else 0
     )
 
 
@@ -119,7 +119,7 @@ def test_damage_is_refused_and_leaves_the_net_alone(tmp_path: Path) -> None:
 
 def test_bytes_of_a_net_count_a_tied_tensor_once() -> None:
     coded = 4 * (4 * 9 + 4 + 16 * 16 + 2 * 16)
-    assert codefile.num_plain_bytes(Everything()) == coded + 4 * 16 + 8 + 2 + 4 + 6
+    assert codefile._num_plain_bytes(Everything()) == coded + 4 * 16 + 8 + 2 + 4 + 6
 
 
 def small_net() -> nn.Module:

@@ -106,7 +106,7 @@ def test_integers_with_a_scale_per_channel(task: Task, bits: int, aware: bool) -
     last = finish(learner)[-1]
     assert last["fixing/fraction"] == 1
     assert last["size/unique_weights"] <= 255
-    num, plain = len(learner.gaussians.sigma), codefile.num_plain_bytes(learner.net)
+    num, plain = len(learner.gaussians.sigma), codefile._num_plain_bytes(learner.net)
     assert num * last["size/entropy"] / 8 < last["size/coded_bytes"] < plain
 
 
@@ -129,7 +129,7 @@ def test_without_fixing_the_schedule_is_the_same_and_the_net_an_ordinary_one(tas
     last = finish(learner)[-1]
     assert last["fixing/fraction"] == 0
     assert last["fixing/rounds"] == 3
-    assert last["size/coded_bytes"] == codefile.num_plain_bytes(learner.net)
+    assert last["size/coded_bytes"] == codefile._num_plain_bytes(learner.net)
     names = learner.final_module().state_dict()
     assert not any("sigma" in name or "fixed" in name for name in names)
 

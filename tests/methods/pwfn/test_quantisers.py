@@ -18,24 +18,24 @@ from tuneparts.methods.pwfn._running_mean import attraction
 from tuneparts.methods.pwfn._threshold import Clustering
 from tuneparts.methods.pwfn.config import (
     FRACTIONS,
-    Clusters,
-    KMeans,
-    Nearest,
     PwfnConfig,
-    Quantiser,
-    Uniform,
-    Wfn,
+    _Clusters,
+    _KMeans,
+    _Nearest,
+    _Quantiser,
+    _Uniform,
+    _Wfn,
 )
 
-ALL: list[Quantiser] = [
-    Clusters(),
-    Clusters(monotone=True),
-    Clusters(rule="running_mean", monotone=True),
-    Clusters(distance="relative", delta=0.01),
-    Nearest(),
-    Nearest(max_order=1, zero_rule=False),
-    KMeans(num_values=7),
-    Wfn(),
+ALL: list[_Quantiser] = [
+    _Clusters(),
+    _Clusters(monotone=True),
+    _Clusters(rule="running_mean", monotone=True),
+    _Clusters(distance="relative", delta=0.01),
+    _Nearest(),
+    _Nearest(max_order=1, zero_rule=False),
+    _KMeans(num_values=7),
+    _Wfn(),
 ]
 
 
@@ -47,7 +47,7 @@ def drawn(seed: int, num: int = 150) -> tuple[Tensor, Tensor]:
 
 
 def fixed_anew(
-    quantiser: Quantiser, mu: Tensor, sigma: Tensor, num_fixed: int, rounds_left: int
+    quantiser: _Quantiser, mu: Tensor, sigma: Tensor, num_fixed: int, rounds_left: int
 ) -> Clustering:
     none = torch.zeros_like(mu, dtype=torch.bool)
     return fix(quantiser, mu, sigma, none, num_fixed=num_fixed, rounds_left=rounds_left)
@@ -56,7 +56,7 @@ def fixed_anew(
 @pytest.mark.parametrize("quantiser", ALL, ids=repr)
 @settings(max_examples=5, deadline=None, derandomize=True)
 @given(st.integers(0, 10**6))
-def test_quotas_are_exact_over_rounds(quantiser: Quantiser, seed: int) -> None:
+def test_quotas_are_exact_over_rounds(quantiser: _Quantiser, seed: int) -> None:
     mu, sigma = drawn(seed)
     fixed = torch.zeros_like(mu, dtype=torch.bool)
     for left, num in ((2, 40), (1, 100), (0, 150)):
@@ -70,11 +70,11 @@ def test_quotas_are_exact_over_rounds(quantiser: Quantiser, seed: int) -> None:
         sigma, fixed = result.sigma_N, result.fixed_N
 
 
-MONOTONE = [q for q in ALL if isinstance(q, Nearest) or getattr(q, "monotone", False)]
+MONOTONE = [q for q in ALL if isinstance(q, _Nearest) or getattr(q, "monotone", False)]
 
 
 @pytest.mark.parametrize("quantiser", MONOTONE, ids=repr)
-def test_monotone_quantisers_keep_what_is_fixed(quantiser: Quantiser) -> None:
+def test_monotone_quantisers_keep_what_is_fixed(quantiser: _Quantiser) -> None:
     mu, sigma = drawn(0)
     first = fixed_anew(quantiser, mu, sigma, 60, 1)
     moved = torch.where(first.fixed_N, first.mu_N, first.mu_N + 0.01)
@@ -88,20 +88,20 @@ def test_clustering_anew_may_move_what_was_fixed() -> None:
     mu = torch.cat([torch.full((5,), 30 / 128), torch.full((20,), 0.26)])
     sigma = torch.full((25,), 0.02)
     fixed = torch.arange(25) < 5
-    anew = fix(Clusters(), mu, sigma, fixed, num_fixed=25, rounds_left=0)
-    kept = fix(Clusters(monotone=True), mu, sigma, fixed, num_fixed=25, rounds_left=0)
+    anew = fix(_Clusters(), mu, sigma, fixed, num_fixed=25, rounds_left=0)
+    kept = fix(_Clusters(monotone=True), mu, sigma, fixed, num_fixed=25, rounds_left=0)
     assert torch.equal(kept.mu_N[:5], mu[:5])
     assert (anew.mu_N == 0.25).all()
 
 
 def test_nearest_is_nearest() -> None:
     mu, sigma = drawn(3, 400)
-    plain = Nearest(bits=5, max_order=2, zero_rule=False)
+    plain = _Nearest(bits=5, max_order=2, zero_rule=False)
     result = fixed_anew(plain, mu, sigma, 400, 0)
     grid = rounding_grid(5, 2, mu.abs().max().item())
     best = (mu.double()[:, None] - grid).abs().min(dim=1).values
     torch.testing.assert_close((result.mu_N.double() - mu).abs(), best)
-    ruled = fixed_anew(Nearest(bits=5, max_order=2), mu, sigma, 400, 0)
+    ruled = fixed_anew(_Nearest(bits=5, max_order=2), mu, sigma, 400, 0)
     small = mu.abs() < 2.0**-5
     assert not ruled.mu_N[small].any()
     assert torch.equal(ruled.mu_N[~small], result.mu_N[~small])
@@ -109,8 +109,8 @@ def test_nearest_is_nearest() -> None:
 
 def test_nearest_fixes_the_closest_first() -> None:
     mu, sigma = drawn(4)
-    everything = fixed_anew(Nearest(), mu, sigma, 150, 0)
-    some = fixed_anew(Nearest(), mu, sigma, 50, 1)
+    everything = fixed_anew(_Nearest(), mu, sigma, 150, 0)
+    some = fixed_anew(_Nearest(), mu, sigma, 50, 1)
     moves = (everything.mu_N - mu).abs()
     assert moves[some.fixed_N].max() <= moves[~some.fixed_N].min()
 
@@ -118,8 +118,8 @@ def test_nearest_fixes_the_closest_first() -> None:
 @pytest.mark.parametrize("change", [{"delta": 0.3}, {"bits": 4}, {"max_order": 1}])
 def test_wfn_fields_matter(change: dict[str, Any]) -> None:
     mu, sigma = drawn(7)
-    usual = fixed_anew(Wfn(), mu, sigma, 150, 0)
-    other = fixed_anew(Wfn(**change), mu, sigma, 150, 0)
+    usual = fixed_anew(_Wfn(), mu, sigma, 150, 0)
+    other = fixed_anew(_Wfn(**change), mu, sigma, 150, 0)
     assert not torch.equal(usual.mu_N, other.mu_N)
 
 
@@ -132,7 +132,7 @@ def test_wfn_is_what_the_released_code_does(seed: int, rounds_left: int, share: 
     mu = torch.from_numpy((rng.normal(0, 1, num) * spread).astype(np.float32))
     mu[:3] = torch.tensor([0.0, 0.25, -0.25])
     num_fixed = math.ceil(share * num)
-    found = fixed_anew(Wfn(delta=0.015), mu, torch.ones(num), num_fixed, rounds_left)
+    found = fixed_anew(_Wfn(delta=0.015), mu, torch.ones(num), num_fixed, rounds_left)
     expected, fixed = literal_wfn(
         mu.tolist(), num_fixed, delta=0.015, rounds=10, number=9 - rounds_left
     )
@@ -143,7 +143,7 @@ def test_wfn_is_what_the_released_code_does(seed: int, rounds_left: int, share: 
 def test_wfn_clusters_anew_in_each_round() -> None:
     mu = torch.cat([torch.full((5,), 0.24), torch.full((50,), 0.25)])
     fixed = torch.arange(55) < 5  # at a value that a loose bound found
-    found = fix(Wfn(delta=0.05), mu, mu, fixed, num_fixed=55, rounds_left=0)
+    found = fix(_Wfn(delta=0.05), mu, mu, fixed, num_fixed=55, rounds_left=0)
     assert (found.mu_N == 0.25).all()
 
 
@@ -159,7 +159,7 @@ def test_uniform_rounds_each_channel_to_its_own_scale(bits: int) -> None:
     gaussians = Gaussians(net, [name for name, _ in net.named_parameters()])
     channels = channels_of(gaussians, net)
     assert len(channels.is_bias_G) == 3 + 1 + 4 + 1 + 6 + 1
-    parts = gaussians.parts(rounded(Uniform(bits=bits), gaussians.means(), channels))
+    parts = gaussians.parts(rounded(_Uniform(bits=bits), gaussians.means(), channels))
     most = 2 ** (bits - 1) - 1
     for layer, kernel in (("0", 3), ("1", 4), ("2", 6)):
         side = 1 if layer == "1" else 0
@@ -173,14 +173,14 @@ def test_uniform_rounds_each_channel_to_its_own_scale(bits: int) -> None:
     scale = bias.abs().max() / max(most, 127)
     torch.testing.assert_close(parts["2.bias"], (bias / scale).round() * scale)
     whole = torch.cat([value.flatten() for value in parts.values()])
-    torch.testing.assert_close(rounded(Uniform(bits=bits), whole, channels), whole)
+    torch.testing.assert_close(rounded(_Uniform(bits=bits), whole, channels), whole)
 
 
 def test_zero_channels_stay_zero() -> None:
     net = nn.Linear(3, 2)
     nn.init.zeros_(net.weight)
     gaussians = Gaussians(net, ["weight"])
-    found = rounded(Uniform(), gaussians.means(), channels_of(gaussians, net))
+    found = rounded(_Uniform(), gaussians.means(), channels_of(gaussians, net))
     assert not found.any()
 
 
@@ -188,16 +188,16 @@ def test_the_pull_of_wfn_is_a_share_of_the_loss() -> None:
     mu, _ = drawn(9)
     centres, loss = torch.tensor([-0.25, 0.0, 0.125]), torch.tensor(1.7)
     term, slope = attraction(mu, centres, temperature=0.05, zero_below=2.0**-7)
-    pulled = pull(Wfn(ratio=0.3), mu, centres, loss)
+    pulled = pull(_Wfn(ratio=0.3), mu, centres, loss)
     # As a term of the loss: what it is scaled by makes it 0.3 of the task's.
     torch.testing.assert_close(pulled, slope * (0.3 * 1.7 / term))
-    assert not torch.equal(pulled, pull(Wfn(ratio=0.3, temperature=0.5), mu, centres, loss))
+    assert not torch.equal(pulled, pull(_Wfn(ratio=0.3, temperature=0.5), mu, centres, loss))
 
 
 def test_weights_at_their_centres_are_not_pulled() -> None:
     centres = torch.tensor([-0.25, 0.0, 0.125])
     mu = torch.tensor([0.125, -0.25, 0.001])
-    pulled = pull(Wfn(temperature=1e-3), mu, centres, torch.tensor(50.0))
+    pulled = pull(_Wfn(temperature=1e-3), mu, centres, torch.tensor(50.0))
     assert not pulled.any()
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.superweights import fit
-from tuneparts.methods.superweights.fitted import unshared_weights
+from tuneparts.methods.superweights.fitted import _unshared_weights
 
 SETTINGS: dict[str, Any] = {"passes": 40, "interval": 20, "batch_size": 20}
 
@@ -227,7 +227,7 @@ def test_heads_norms_biases_and_frozen_weights_are_not_counted_and_tied_ones_onc
     net.again.weight = net.embed.weight
     net.alias = net.mix
     net.lstm.weight_hh_l0.requires_grad_(False)
-    assert unshared_weights(net, ["mix"], ["head"]) == {
+    assert _unshared_weights(net, ["mix"], ["head"]) == {
         "embed.weight": EMBEDDING,
         "lstm.weight_ih_l0": 4 * 16 * 8,
     }

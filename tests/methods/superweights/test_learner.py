@@ -10,7 +10,7 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.task import Task
 from tuneparts.methods.superweights._learner import SuperweightsLearner
-from tuneparts.methods.superweights.config import SharingStage, SuperweightsConfig
+from tuneparts.methods.superweights.config import SuperweightsConfig, _SharingStage
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 
@@ -45,7 +45,7 @@ def test_all_stages_take_place(toy: Task) -> None:
     while not run.finished:
         stages.append(run.stage)
         run.advance()
-    assert list(dict.fromkeys(stages)) == list(SharingStage)
+    assert list(dict.fromkeys(stages)) == list(_SharingStage)
 
 
 KINDS = ("sgd", "adam")
@@ -213,9 +213,9 @@ def test_an_absolute_budget_counts_and_the_chain_matters(toy: Task) -> None:
 def test_stages_follow_each_other() -> None:
     times = SuperweightsConfig(passes=200).timetable
     stages = [times.at(passes) for passes in range(200)]
-    counts = [stages.count(stage) for stage in SharingStage]
+    counts = [stages.count(stage) for stage in _SharingStage]
     assert counts == [20, 2, 10, 2, 166]
-    assert stages == sorted(stages, key=list(SharingStage).index)
+    assert stages == sorted(stages, key=list(_SharingStage).index)
 
 
 @pytest.mark.parametrize(("learns", "unties"), [(True, False), (False, True), (False, False)])
@@ -224,9 +224,9 @@ def test_stages_that_do_not_take_place_have_no_passes(learns: bool, unties: bool
     sharing |= {} if unties else {"sharing.beta": None}
     times = SuperweightsConfig().replaced({"passes": 100, **sharing}).timetable
     seen = {times.at(passes) for passes in range(100)}
-    learning = {SharingStage.SEARCH, SharingStage.COMPARE_LAYERS} if learns else set()
-    untying = {SharingStage.TRAIN, SharingStage.COMPARE_USES} if unties else set()
-    assert seen == {*learning, *untying, SharingStage.FINISH}
+    learning = {_SharingStage.SEARCH, _SharingStage.COMPARE_LAYERS} if learns else set()
+    untying = {_SharingStage.TRAIN, _SharingStage.COMPARE_USES} if unties else set()
+    assert seen == {*learning, *untying, _SharingStage.FINISH}
 
 
 @settings(max_examples=30, deadline=None)

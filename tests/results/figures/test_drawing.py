@@ -3,7 +3,7 @@ import math
 import pytest
 
 from tuneparts.results.figures._style import COLOURS, MOST_ARMS, arm_styles, focus_note, in_focus
-from tuneparts.results.figures.drawing import Canvas
+from tuneparts.results.figures.drawing import _Canvas
 from tuneparts.search.card import ArmCard, RunCard
 
 
@@ -21,7 +21,7 @@ def metadata_of(*names):
     ],
 )
 def test_an_axis_ends_where_its_metric_does(metric, values, least, most):
-    canvas = Canvas(metadata_of("a"))
+    canvas = _Canvas(metadata_of("a"))
     canvas.bounded_axis("score", metric, [math.nan, math.inf])
     assert canvas.figure.layout.xaxis.range is None  # nothing finite leaves the axis to itself
     canvas.bounded_axis("score", metric, [*values, math.nan])
@@ -30,7 +30,7 @@ def test_an_axis_ends_where_its_metric_does(metric, values, least, most):
 
 
 def test_a_logarithmic_axis_says_so():
-    canvas = Canvas(metadata_of("a"))
+    canvas = _Canvas(metadata_of("a"))
     canvas.counts_axis("passes", [10, 20])
     assert canvas.figure.layout.xaxis.title.text == "passes"
     canvas.counts_axis("passes", [10, 2000])
@@ -85,7 +85,7 @@ def test_of_many_arms_usual_and_searching_ones_come_first_and_followers_last():
     shown = in_focus(metadata)
     assert len(shown) == MOST_ARMS
     assert {"partitioned", "tpe", "arm_0"} < shown
-    canvas = Canvas(metadata)
+    canvas = _Canvas(metadata)
     for arm in ("retrained", "tpe", "tpe"):
         canvas.add(arm, [0], [1])
     assert [trace.visible for trace in canvas.figure.data] == ["legendonly", True, True]

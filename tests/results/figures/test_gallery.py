@@ -6,7 +6,7 @@ import pytest
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.results import running
 from tuneparts.results.figures.drawing import Drawing, Note
-from tuneparts.results.figures.gallery import FIGURES, draw, parse
+from tuneparts.results.figures.gallery import FIGURES, _parse, draw
 from tuneparts.results.run_data import RunData
 from tuneparts.search import card, runs
 from tuneparts.search.spec import Search
@@ -43,15 +43,15 @@ def test_a_figure_of_an_arm_that_was_left_out_is_a_note(trials, steps, metadata)
 
 def test_wrong_requests_are_refused_with_the_cure():
     with pytest.raises(UnknownNameError, match="`accuracy`"):
-        parse("acuracy")
+        _parse("acuracy")
     with pytest.raises(ConfigError, match="heat_map:across,up"):
-        parse("heat_map:param.lr")
+        _parse("heat_map:param.lr")
     with pytest.raises(ConfigError, match="no arguments"):
-        parse("hypers:param.lr")
+        _parse("hypers:param.lr")
     with pytest.raises(UnknownNameError, match="test/accuracy"):
-        parse("sweep:param.lr,test/acuracy")
+        _parse("sweep:param.lr,test/acuracy")
     with pytest.raises(UnknownNameError, match="hyper/rotation"):
-        parse("sweep:hyper/rotaton")
+        _parse("sweep:hyper/rotaton")
 
 
 OWN = """
@@ -103,14 +103,14 @@ def test_a_function_of_ones_own_is_drawn_and_written(trials, steps, metadata, tm
 @pytest.mark.parametrize("request_", ["nowhere:plot", "own_figures:no", "own_figures:number"])
 def test_what_is_no_figure_is_refused_before_and_noted_after(request_, trials, steps, metadata):
     with pytest.raises(ConfigError, match=r"none of ours \(accuracy.*package.module:function"):
-        parse(request_)
+        _parse(request_)
     assert isinstance(draw(request_, RunData(metadata, trials, steps)), Note)
 
 
 @pytest.mark.usefixtures("own_figures")
 def test_what_takes_or_returns_something_else_is_told(trials, steps, metadata):
     with pytest.raises(ConfigError, match="called with the run's data"):
-        parse("own_figures:two")
+        _parse("own_figures:two")
     note = draw("own_figures:words", RunData(metadata, trials, steps))
     assert "this returned 'a picture'" in note.text
 

@@ -11,7 +11,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.results.figures._methods import MAX_LAYERS, communication, deviations, rounds, sent
 from tuneparts.results.figures.drawing import Note
 from tuneparts.results.figures.gallery import draw
-from tuneparts.results.page import page
+from tuneparts.results.page import _page
 from tuneparts.results.run_data import RunData
 from tuneparts.search.card import ArmCard
 
@@ -240,7 +240,7 @@ def test_the_table_sets_every_arm_beside_federated_averaging(federated) -> None:
 
 def test_the_page_shows_every_table_under_its_own_heading(federated) -> None:
     hyper = replace(federated, trials=federated.trials.assign(**{"hyper/rotation": 1.0}))
-    text = page(hyper, {})
+    text = _page(hyper, {})
     headings = re.findall(r"<h2>([^<]+)</h2>\s*<div class=\"wide\"[^>]*><table", text)
     assert headings[:3] == ["Scores and costs", "Hypers", "Communication"]
     assert "% of fedavg" in text.partition("<h2>Communication</h2>")[2]

@@ -19,7 +19,7 @@ from tuneparts.results.figures._progress import (
     over_seeds,
 )
 from tuneparts.results.run_data import RunData
-from tuneparts.results.select import select, summarise
+from tuneparts.results.select import _select, _summarise
 from tuneparts.search.card import ArmCard, RunCard
 
 NAN = float("nan")
@@ -55,7 +55,7 @@ def test_incumbents_are_what_selection_would_choose_at_each_time(scores):
     rows = [row("a", 0, i, "finished", val, i, 10) for i, val in enumerate(scores)]
     expected = []
     for count in range(1, len(rows) + 1):
-        chosen = select(pd.DataFrame(rows[:count]), metadata)
+        chosen = _select(pd.DataFrame(rows[:count]), metadata)
         expected += [(10 * count, value) for value in chosen["test/accuracy"]]
     curve = curves(RunData(metadata, pd.DataFrame(rows), NO_STEPS), "test/accuracy")
     assert list(zip(curve["passes"], curve["value"], strict=True)) == expected
@@ -85,7 +85,7 @@ def test_over_seeds_holds_the_last_value_and_waits_for_every_seed():
 def test_ends_are_the_tables_means(trials, steps, metadata):
     data = over_seeds(curves(RunData(metadata, trials, steps), "test/accuracy"))
     ends = data.groupby("arm")["mean"].last()
-    table = summarise(trials, metadata).set_index("arm")["test/accuracy"]
+    table = _summarise(trials, metadata).set_index("arm")["test/accuracy"]
     for arm in table.index:
         assert ends[arm] == pytest.approx(table[arm], abs=1e-12)
 

@@ -10,8 +10,8 @@ from scipy import stats
 from tuneparts.results.figures.drawing import Drawing, Note
 from tuneparts.results.figures.scores import (
     CALIBRATION_METRICS,
+    _gains,
     calibration,
-    gains,
     heat_map,
     scores,
     sweep,
@@ -172,7 +172,7 @@ def test_gains_are_those_of_lines_drawn_by_hand() -> None:
             *rows("small", 0, (1.0, 0.4), (2.0, 0.5)),
         ]
     )
-    found = gains(points, "ours")
+    found = _gains(points, "ours")
     # Nothing of the other families reaches 9 bits, and `small` not even 3.
     assert found["family"].tolist() == ["other"]
     row = found.iloc[0]

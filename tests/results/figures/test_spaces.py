@@ -9,7 +9,7 @@ import pytest
 from tuneparts.results.figures.drawing import Drawing, Note
 from tuneparts.results.figures.gallery import draw
 from tuneparts.results.run_data import RunData
-from tuneparts.results.select import members
+from tuneparts.results.select import _members
 from tuneparts.search.card import ArmCard, RunCard
 from tuneparts.search.frames import DRAWN_COLUMNS
 
@@ -82,7 +82,7 @@ def test_the_front_is_that_of_each_seed_and_its_selected_trials_are_ringed() -> 
     data = run_data(
         objectives=OBJECTIVES, selection={"kind": "within", "limits": {"val/accuracy": 0}}
     )
-    known = members(data.trials, data.metadata)
+    known = _members(data.trials, data.metadata)
     for _, own in known.groupby("seed"):
         points = own[list(OBJECTIVES)].to_numpy() * [1, -1]
         expected = [

@@ -9,7 +9,7 @@ from scipy import stats
 
 from tuneparts.core.errors import TunepartsError
 from tuneparts.hypers import Hyper
-from tuneparts.search.algorithms.sampler import parameters, suggested
+from tuneparts.search.algorithms.sampler import _parameters, _suggested
 from tuneparts.search.space import Choice, Dimension, Int, Uniform
 from tuneparts.training.config import OptimiserConfig
 
@@ -97,9 +97,9 @@ def test_optuna_draws_the_same_tree_and_is_told_what_it_drew(dim) -> None:
     labels = []
     for _ in range(60):
         trial = study.ask()
-        value = dim.suggest("o", lambda name, dist, trial=trial: suggested(trial, name, dist))
+        value = dim.suggest("o", lambda name, dist, trial=trial: _suggested(trial, name, dist))
         assert dim.contains(value)
-        assert parameters({"o": dim}, {"o": value}) == trial.params
+        assert _parameters({"o": dim}, {"o": value}) == trial.params
         told = {name: leaf.distribution() for name, leaf, _ in dim.leaves("o", value)}
         assert told == trial.distributions
         labels.append(dim.encoded(value))

@@ -14,7 +14,7 @@ from tuneparts.search.code import Code
 from tuneparts.search.plan import Plan
 
 
-def run(plan: Plan, storage: str, place: Place, code: Code) -> None:
+def _run(plan: Plan, storage: str, place: Place, code: Code) -> None:
     """Run the plan to its end, on the Ray that this process has joined, or on one joined here."""
     folder = plan.journal.path.parent
     with (
@@ -22,13 +22,13 @@ def run(plan: Plan, storage: str, place: Place, code: Code) -> None:
         cluster.joined_once(place.address, cpus=place.cpus),
     ):
         from tuneparts.executors._driver import drive
-        from tuneparts.executors.ray.tasks import Tasks  # imports Ray, which is prepared now
+        from tuneparts.executors.ray.tasks import _Tasks  # imports Ray, which is prepared now
 
         limit = 0.0 if place.address is None else settings.current().node_limit
         needs = {arm.name: bundles(arm) for arm in plan.search.arms}
         cluster.await_room(needs, limit)
-        cluster.refuse_unshared(storage)
-        tasks = Tasks(needs, storage, cpus=place.cpus)
+        cluster._refuse_unshared(storage)
+        tasks = _Tasks(needs, storage, cpus=place.cpus)
         tasks.warm_up(plan.queue.waiting())
         tasks.use(TrialSetting.of(plan.search, storage, code, folder))
         for _ in drive(plan, tasks):

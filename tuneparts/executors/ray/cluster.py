@@ -116,7 +116,7 @@ def nodes() -> dict[str, dict[str, float]]:
     return {node["NodeID"]: dict(node["Resources"]) for node in ray.nodes() if node["Alive"]}
 
 
-def nodes_at(address: str) -> list[dict[str, float]]:
+def _nodes_at(address: str) -> list[dict[str, float]]:
     """List what each node of a cluster has; it is joined for that, unless this process has."""
     with joined_once(address):
         return list(nodes().values())
@@ -132,7 +132,7 @@ def joined_once(address: str | None, *, cpus: float | None = None) -> Iterator[N
         yield
 
 
-def has_autoscaler() -> bool:
+def _has_autoscaler() -> bool:
     """Whether something may add nodes to the cluster; true where Ray does not say.
 
     Every head node has a monitor. One that was given no description of nodes only mirrors those
@@ -161,17 +161,17 @@ def await_room(needs: Mapping[str, Sequence[Amounts]], limit: float) -> None:
                 refuse_unplaceable(needs, list(nodes().values()))
                 return
             except PlacementError as error:
-                if time.monotonic() >= end or not has_autoscaler():
+                if time.monotonic() >= end or not _has_autoscaler():
                     raise
                 if not has_asked:
                     has_asked = True
-                    demand.enter_context(demanded([b for trial in needs.values() for b in trial]))
+                    demand.enter_context(_demanded([b for trial in needs.values() for b in trial]))
                     print(f"waiting {limit:g} s at most for nodes: {error}", file=sys.stderr)
             time.sleep(LOOK)
 
 
 @contextmanager
-def demanded(bundles: Sequence[Amounts]) -> Iterator[None]:
+def _demanded(bundles: Sequence[Amounts]) -> Iterator[None]:
     """Have tasks that need these bundles, and do nothing, wait inside the block."""
     import ray
 
@@ -197,7 +197,7 @@ def options(bundle: Amounts) -> dict[str, Any]:
     return {"num_cpus": 0, **plain, "resources": custom, **gpus}
 
 
-def refuse_unshared(storage: str) -> None:
+def _refuse_unshared(storage: str) -> None:
     """Raise if a node that could run trials does not see what is written here.
 
     A trial that goes on there would find no checkpoint: it would begin anew, or fail.

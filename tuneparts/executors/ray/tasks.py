@@ -25,7 +25,7 @@ from tuneparts.executors._driver import Job
 from tuneparts.executors._watchdog import IN_WORKER
 from tuneparts.executors.place import Amounts, slots
 from tuneparts.executors.ray import cluster
-from tuneparts.executors.worker import Report, TrialSetting, give_back_memory, reports_of
+from tuneparts.executors.worker import Report, TrialSetting, _give_back_memory, reports_of
 from tuneparts.search.code import Code
 from tuneparts.search.groups import Group
 from tuneparts.search.queue import Waiting
@@ -52,7 +52,7 @@ class _Task(Job):
         return self.group.segments[0].trial.arm
 
 
-class Tasks:
+class _Tasks:
     """Runs the jobs of a search on the Ray that this process has joined.
 
     Args:
@@ -70,7 +70,7 @@ class Tasks:
         self._options = {arm: cluster.options(need[0]) for arm, need in needs.items()}
         self._remote = ray.remote(max_calls=0, max_retries=0, num_returns="streaming")(_train)
         self._setting: Any = None
-        self._can_grow = cluster.has_autoscaler()
+        self._can_grow = cluster._has_autoscaler()
 
     def warm_up(self, queued: Iterable[Waiting]) -> None:
         """Let processes start and import what trials need while the driver reads the data."""
@@ -168,7 +168,7 @@ def _train(shared: list[Any], group: Group, share: Mapping[str, Any]) -> Iterato
     except StorageError:
         return
     finally:
-        give_back_memory()
+        _give_back_memory()
 
 
 def _use_given_gpu() -> None:
@@ -180,10 +180,10 @@ def _use_given_gpu() -> None:
     import torch
 
     if torch.cuda.is_available():
-        torch.cuda.set_device(gpu_index(given[0], os.environ.get("CUDA_VISIBLE_DEVICES")))
+        torch.cuda.set_device(_gpu_index(given[0], os.environ.get("CUDA_VISIBLE_DEVICES")))
 
 
-def gpu_index(given: object, visible: str | None) -> int:
+def _gpu_index(given: object, visible: str | None) -> int:
     """Which of the GPUs that torch sees is the one that Ray calls by this name."""
     return visible.split(",").index(str(given)) if visible else int(str(given))
 

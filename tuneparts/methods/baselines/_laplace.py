@@ -31,14 +31,14 @@ from tuneparts.methods.baselines._curvature import (
     log_evidence,
 )
 from tuneparts.methods.baselines.config import LaplaceConfig
-from tuneparts.methods.baselines.standard import OneNetLearner
+from tuneparts.methods.baselines.standard import _OneNetLearner
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
 from tuneparts.training.step import adam, gradient_step
 
 
 class LaplaceLearner(
-    OneNetLearner,
+    _OneNetLearner,
     parts=("_log_precisions", "_hyper_optimiser", "_evidence_batches", "_evidence_augmentation"),
     values=("_curvature", "_since"),
 ):

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.baselines.config import LastLayerConfig
-from tuneparts.methods.baselines.standard import OneNetLearner
+from tuneparts.methods.baselines.standard import _OneNetLearner
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import EVAL_BATCH, Step
 from tuneparts.training.step import adam, gradient_step
@@ -129,7 +129,7 @@ def bound(found: Averages, y_NK: Tensor, noise: float) -> Tensor:
 
 
 class LastLayerLearner(
-    OneNetLearner,
+    _OneNetLearner,
     parts=("_hyper_optimiser", "_hyper_batches", "_hyper_augmentation"),
     values=("_second", "_cross", "_since"),
 ):

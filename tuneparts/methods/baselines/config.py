@@ -50,7 +50,7 @@ class AugerinoConfig(_LearntConfig):
     """Weights and affine widths learnt together, on all data, from the training loss."""
 
     method: Literal["augerino"] = "augerino"
-    learner = "tuneparts.methods.baselines.standard:AugerinoLearner"
+    learner = "tuneparts.methods.baselines.standard:_AugerinoLearner"
     hypers: HypersConfig = HypersConfig(affine=LilaConfig())
     """Must have learnable affine widths: `lila` or `benton`."""
     hyper_lr: float = Field(default=0.05, gt=0)

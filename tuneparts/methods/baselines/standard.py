@@ -21,7 +21,7 @@ from tuneparts.training.step import Batch, adam, gradient_step, set_lr
 SAFE_WIDTH = 10.0
 
 
-class OneNetLearner(SupervisedLearner, parts=("net", "optimiser", "_batches", "augmentation")):
+class _OneNetLearner(SupervisedLearner, parts=("net", "optimiser", "_batches", "augmentation")):
     """One net, its optimiser, and batches for it drawn without replacement."""
 
     def __init__(
@@ -61,7 +61,7 @@ class OneNetLearner(SupervisedLearner, parts=("net", "optimiser", "_batches", "a
         return {"lml/total": total, "lml/per_example": total / len(self.train_data)}
 
 
-class StandardLearner(OneNetLearner, PackableLearner, parts=("_fixed_augmentation",)):
+class StandardLearner(_OneNetLearner, PackableLearner, parts=("_fixed_augmentation",)):
     """Steps by the loss of the target."""
 
     config: StandardConfig
@@ -84,13 +84,13 @@ class StandardLearner(OneNetLearner, PackableLearner, parts=("_fixed_augmentatio
         return Step(passes=1, losses={"train/loss": loss.detach()})
 
 
-def reward(widths: Tensor, *, reg: float, safe: bool) -> Tensor:
+def _reward(widths: Tensor, *, reg: float, safe: bool) -> Tensor:
     """What is taken off the loss: reg * ||widths||_2; if safe, nothing from one wide range on."""
     found: Tensor = reg * torch.linalg.vector_norm(widths)
     return found * (widths < SAFE_WIDTH).all() if safe else found
 
 
-class AugerinoLearner(OneNetLearner, parts=("_hyper_optimiser",)):
+class _AugerinoLearner(_OneNetLearner, parts=("_hyper_optimiser",)):
     """One backward pass moves weights and hypers alike."""
 
     config: AugerinoConfig
@@ -103,7 +103,7 @@ class AugerinoLearner(OneNetLearner, parts=("_hyper_optimiser",)):
         loss = self.next_loss()
         affine = self.hypers.affine
         assert isinstance(affine, Exponential)  # its config refuses others
-        rewarded = reward(affine.ranges(), reg=self.config.reg, safe=self.config.safe)
+        rewarded = _reward(affine.ranges(), reg=self.config.reg, safe=self.config.safe)
         gradient_step(loss - rewarded, self.optimiser, self._hyper_optimiser)
         # Without the reward, so that losses compare between methods.
         return Step(passes=1, losses={"train/loss": loss.detach()})

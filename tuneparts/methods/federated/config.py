@@ -21,7 +21,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.data.chunks import sizes
 from tuneparts.data.task import Examples, Task
 from tuneparts.hypers import HyperGradient
-from tuneparts.methods.partitioned.config import Defaults, check_division
+from tuneparts.methods.partitioned.config import Defaults, _check_division
 from tuneparts.training.config import OptimiserConfig, SupervisedConfig
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class ClientsConfig(Config):
             groups_N = np.clip(turned, 0, self.num_bins - 1).astype(np.int64)
             alpha = self.rotation_alpha or alpha
         generator = seeding.numpy_generator(self.seed, "federated", "clients")
-        return split(groups_N, num_clients=self.num, alpha=alpha, generator=generator)
+        return _split(groups_N, num_clients=self.num, alpha=alpha, generator=generator)
 
     def skew_of(self, examples: Examples) -> str:
         """What clients of these examples differ in; refuses what these examples do not have."""
@@ -86,7 +86,7 @@ class ClientsConfig(Config):
         return self.skew
 
 
-def split(
+def _split(
     groups_N: Indices, *, num_clients: int, alpha: float, generator: np.random.Generator
 ) -> list[Indices]:
     """Deal out examples to clients of equal size, each with a mixture of groups of its own.
@@ -230,7 +230,7 @@ class FederatedConfig(ExchangeConfig):
 
     @model_validator(mode="after")
     def _check_fields_agree(self) -> Self:
-        check_division(self.proportions, self.parameter_proportions or self.proportions)
+        _check_division(self.proportions, self.parameter_proportions or self.proportions)
         dealt = sizes(self.clients.num, self.proportions)
         if 0 in dealt:
             raise ValueError(

@@ -27,7 +27,7 @@ from tuneparts.methods.federated._exchange import (
     moved,
 )
 from tuneparts.methods.federated.config import ExchangeConfig
-from tuneparts.methods.partitioned.learner import SubnetworkLearner
+from tuneparts.methods.partitioned.learner import _SubnetworkLearner
 from tuneparts.methods.partitioned.subnetwork import Partitioned
 from tuneparts.training import passes
 from tuneparts.training.learner import Context
@@ -39,7 +39,7 @@ _CPU = torch.device("cpu")
 
 
 class FederatedLearner(
-    SubnetworkLearner,
+    _SubnetworkLearner,
     parts=("server", "_hyper_optimiser"),
     values=(
         "_num_rounds",
@@ -165,7 +165,7 @@ class FederatedLearner(
         size = tasks.clients_per_task
         jobs = [assignments[start : start + size] for start in range(0, len(assignments), size)]
         results = runner.run(
-            play,
+            _play,
             (self._blueprint, runner.share(moved(broadcast, _CPU))),
             jobs,
             cpus=tasks.cpus,
@@ -242,7 +242,7 @@ _clients: dict[str, Client] = {}
 """The run that this process last served; building one takes longer than a round."""
 
 
-def play(
+def _play(
     blueprint: _Blueprint, broadcast: Broadcast, assignments: Sequence[Assignment]
 ) -> list[Answer]:
     """Play some clients of a round, as a task; answers are on the CPU."""

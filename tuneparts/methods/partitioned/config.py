@@ -18,7 +18,7 @@ MAX_PARTITIONS = 255
 """A byte counts that far, and 0 stays free for subnetwork 0, which owns nothing."""
 
 
-def checked_proportions(proportions: Sequence[float]) -> tuple[float, ...]:
+def _checked_proportions(proportions: Sequence[float]) -> tuple[float, ...]:
     """Proportions of the weights per partition; refuses too many, and an empty first one."""
     given = tuple(float(p) for p in proportions)
     if not 1 <= len(given) <= MAX_PARTITIONS:
@@ -29,10 +29,10 @@ def checked_proportions(proportions: Sequence[float]) -> tuple[float, ...]:
     return given
 
 
-def check_division(proportions: Sequence[float], owned: Sequence[float]) -> None:
+def _check_division(proportions: Sequence[float], owned: Sequence[float]) -> None:
     """Refuse proportions of chunks and of partitions that are invalid or not equally many."""
-    checked_proportions(proportions)
-    checked_proportions(owned)
+    _checked_proportions(proportions)
+    _checked_proportions(owned)
     if len(owned) != len(proportions):
         raise ValueError(
             f"`proportions` has {len(proportions)} entries and `parameter_proportions` "
@@ -92,7 +92,7 @@ class PartitionedConfig(SupervisedConfig):
 
     @model_validator(mode="after")
     def _check_fields_agree(self) -> Self:
-        check_division(self.proportions, self.owned)
+        _check_division(self.proportions, self.owned)
         if self.mixed and self.scheme != "node":
             raise ValueError(f"`mixed` with scheme `{self.scheme}`: set `scheme` to `node`.")
         if self.scheme == "node" and self.defaults != "zero":
@@ -119,5 +119,5 @@ class ReleasedConfig(PartitionedConfig):
 
     # A pydantic subclass narrows its tag to another word, which the type of the base forbids.
     method: Literal["released"] = "released"  # type: ignore[assignment]
-    learner = "tuneparts.methods.partitioned.learner:ReleasedLearner"
+    learner = "tuneparts.methods.partitioned.learner:_ReleasedLearner"
     release: ReleaseConfig = ReleaseConfig()

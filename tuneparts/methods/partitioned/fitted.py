@@ -219,7 +219,7 @@ def fit(
     return Fitted(net, found, known[-1] if known else math.nan, history, learner, settings)
 
 
-def settings_of(form: Form, num_examples: int, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _settings_of(form: Form, num_examples: int, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a run on so many examples; those that are given stay as they are."""
     if form not in get_args(Form):
         raise UnknownNameError("form of partitioned training", form, get_args(Form))
@@ -284,7 +284,7 @@ def _configured(
 ) -> tuple[PartitionedConfig, dict[str, str]]:
     """The config of the first run, tried on a copy of the net; a note where the net decided."""
     kind = ReleasedConfig if form == "released" else PartitionedConfig
-    chosen = {"train_on": "train", **settings_of(form, len(task.train), fields)}
+    chosen = {"train_on": "train", **_settings_of(form, len(task.train), fields)}
     chosen["net"] = GivenNet(net.train)
     config = parse(kind, chosen)
     if config.defaults == "seed":

@@ -33,10 +33,10 @@ from tuneparts.methods.partitioned.mixed import MixedBatch
 from tuneparts.methods.partitioned.steps import (
     Evidence,
     PartitionedOptimiser,
+    _hyper_stream,
+    _weight_stream,
     decay_factors,
     evidence,
-    hyper_stream,
-    weight_stream,
 )
 from tuneparts.methods.partitioned.subnetwork import Partitioned, View
 from tuneparts.models.survey import PROBE, is_known
@@ -49,7 +49,7 @@ _NUM_CALIBRATION = 1000
 """Examples at most that give norms their statistics before scores."""
 
 
-class SubnetworkLearner(SupervisedLearner, parts=("parts",)):
+class _SubnetworkLearner(SupervisedLearner, parts=("parts",)):
     """A learner whose weights are dealt out to partitions; it predicts with all of them."""
 
     parts: Partitioned
@@ -92,7 +92,7 @@ def _make(*moves: _Move) -> list[Tensor]:
 
 
 class PartitionedLearner(
-    SubnetworkLearner,
+    _SubnetworkLearner,
     parts=(
         "optimiser",
         "_hyper_optimiser",
@@ -128,10 +128,10 @@ class PartitionedLearner(
         self._psi: list[nn.Parameter] = [*self.hypers.learnable(), *self.parts.held()]
         self._hyper_optimiser = adam(self._psi, lr=config.hyper_lr) if self._psi else None
         num_joint, size, seed = self._num_joint(), config.batch_size, context.seed
-        self._weight_stream = weight_stream(
+        self._weight_stream = _weight_stream(
             self.chunks, self.parts.filled, batch_size=size - num_joint, seed=seed
         )
-        self._hyper_stream = hyper_stream(self.chunks, batch_size=num_joint or size, seed=seed)
+        self._hyper_stream = _hyper_stream(self.chunks, batch_size=num_joint or size, seed=seed)
         self._weight_augmentation = self.generator("augment weight steps")
         self._hyper_augmentation = self.generator("augment hyper steps")
         self._num_weight_steps = 0
@@ -352,7 +352,7 @@ class PartitionedLearner(
             return self.config.net.build(task.in_shape, task.num_outputs)
 
 
-class ReleasedLearner(PartitionedLearner, parts=("_released",)):
+class _ReleasedLearner(PartitionedLearner, parts=("_released",)):
     """Merges at the release: products and sums of affine parts and the last statistics stay.
 
     Layers that were learnt as a hyper are held with the other hypers. With `select_by_lml` the

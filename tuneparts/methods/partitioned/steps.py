@@ -81,7 +81,7 @@ class _ChunkStream(Stateful, parts=("_draws", "_mixing", "_batches")):
         return torch.cat(numbers), torch.cat(indices)
 
 
-def weight_stream(
+def _weight_stream(
     chunks: Chunks, filled: Sequence[int], *, batch_size: int, seed: int
 ) -> _ChunkStream:
     """For weight steps: k among partitions that own weights; examples of D_1:k."""
@@ -89,7 +89,7 @@ def weight_stream(
     return _ChunkStream(sources, chunks, batch_size=batch_size, seed=seed, name="weight steps")
 
 
-def hyper_stream(chunks: Chunks, *, batch_size: int, seed: int) -> _ChunkStream | None:
+def _hyper_stream(chunks: Chunks, *, batch_size: int, seed: int) -> _ChunkStream | None:
     """For hyper steps: k in 2..C; examples of D_k alone. None if there is no such chunk."""
     sources = {k: chunks.chunk(k) for k in range(2, len(chunks) + 1) if chunks.sizes[k - 1]}
     if not sources:

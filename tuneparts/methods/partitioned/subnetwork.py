@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.partitioned._assign import Role, Units, order_of, random_labels, roles_of
-from tuneparts.methods.partitioned.config import Defaults, Scheme, checked_proportions
+from tuneparts.methods.partitioned.config import Defaults, Scheme, _checked_proportions
 from tuneparts.models.surgery import reweighted, tied_names
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
@@ -94,7 +94,7 @@ class Partitioned(nn.Module):
     ) -> None:
         super().__init__()
         self.net = net
-        self.proportions = checked_proportions(proportions)
+        self.proportions = _checked_proportions(proportions)
         self.num_partitions = len(self.proportions)
         self.roles = roles_of(net, num_held=num_held)
         self.units: dict[str, Units] | None = None

@@ -26,7 +26,7 @@ from tuneparts.methods.pwfn import _sigma as deviations
 from tuneparts.methods.pwfn._gaussian import FLOOR, Gaussians, Lent, cover
 from tuneparts.methods.pwfn._quantisers import Channels, channels_of
 from tuneparts.methods.pwfn._threshold import Clustering
-from tuneparts.methods.pwfn.config import Free, PwfnConfig, Uniform, Wfn
+from tuneparts.methods.pwfn.config import PwfnConfig, _Free, _Uniform, _Wfn
 from tuneparts.models.survey import PROBE
 from tuneparts.training import checkpoint, passes
 from tuneparts.training.learner import Columns, Context
@@ -89,7 +89,7 @@ class PwfnLearner(
         return Step(passes=1, losses={"train/loss": loss})
 
     def evaluate(self) -> dict[str, float]:
-        size = codefile.measure(self._stored())
+        size = codefile._measure(self._stored())
         metrics = super().evaluate() | {
             **{f"size/{name}": float(value) for name, value in size._asdict().items()},
             "fixing/rounds": float(self._num_rounds_done),
@@ -112,22 +112,22 @@ class PwfnLearner(
     def _stored(self) -> Tensor:
         """What a file holds of each weight (N,): its value, or its integer."""
         mu_N, quantiser = self.gaussians.means(), self.config.quantiser
-        if isinstance(quantiser, Uniform) and self._num_rounds_done:
+        if isinstance(quantiser, _Uniform) and self._num_rounds_done:
             return _quantisers.codes(quantiser, mu_N, self._channels)[0]
         return mu_N
 
     def _num_bytes(self) -> float:
         """Bytes of the net as a file; where nothing is fixed, of its tensors as they are."""
         quantiser = self.config.quantiser
-        if isinstance(quantiser, Free):
-            return float(codefile.num_plain_bytes(self.net))
-        if not isinstance(quantiser, Uniform):
-            return float(len(codefile.encode(self.net, self.gaussians.names)))
+        if isinstance(quantiser, _Free):
+            return float(codefile._num_plain_bytes(self.net))
+        if not isinstance(quantiser, _Uniform):
+            return float(len(codefile._encode(self.net, self.gaussians.names)))
         coded = deepcopy(self.net)
         same = Gaussians(coded, self.gaussians.names)
         same.write(self._stored(), same.sigma, same.fixed)
         scales = 4 * len(self._channels.is_bias_G)
-        return float(len(codefile.encode(coded, self.gaussians.names)) + scales)
+        return float(len(codefile._encode(coded, self.gaussians.names)) + scales)
 
     def artifacts(self) -> Mapping[str, Columns]:
         if not self._start:
@@ -194,11 +194,11 @@ class PwfnLearner(
         set_lr(self.optimiser, config.finetune.lr_at(progress))
         if config.quantiser.uses_sigma:
             loss = self._sampled_backward()
-        elif isinstance(config.quantiser, Uniform) and config.quantiser.aware:
+        elif isinstance(config.quantiser, _Uniform) and config.quantiser.aware:
             loss = self._straight_through(config.quantiser)
         else:
             loss = self._backward()
-            if isinstance(config.quantiser, Wfn) and self._centres_K is not None:
+            if isinstance(config.quantiser, _Wfn) and self._centres_K is not None:
                 free_R = self.gaussians.means()[~self.gaussians.fixed]
                 slope_R = _quantisers.pull(config.quantiser, free_R, self._centres_K, loss)
                 self.gaussians.add_gradients(slope_R)
@@ -239,7 +239,7 @@ class PwfnLearner(
         torch.nn.utils.clip_grads_with_norm_(others, self.config.clip, norm)
         return (self.config.clip / (norm + 1e-6)).clamp(max=1.0)  # as `clip_grad_norm_` has it
 
-    def _straight_through(self, quantiser: Uniform) -> Tensor:
+    def _straight_through(self, quantiser: _Uniform) -> Tensor:
         """Leave the gradients of rounded weights in those behind them (Bengio et al. 2013)."""
         rounded_N = _quantisers.rounded(quantiser, self.gaussians.means(), self._channels)
         values = {
@@ -292,7 +292,7 @@ class PwfnLearner(
         fixed_N = self.gaussians.fixed.clone()
         free_sigma = sigma_N[~fixed_N]
         order = self.generator(f"permute sigma {number}")
-        if isinstance(config.quantiser, Uniform):
+        if isinstance(config.quantiser, _Uniform):
             rounded_N = _quantisers.rounded(config.quantiser, mu_N, self._channels)
             result = Clustering(rounded_N, sigma_N, torch.ones_like(fixed_N), ())
         else:
@@ -324,7 +324,7 @@ class PwfnLearner(
         if quantiser.uses_sigma and self._is_gaussian:
             fixed_too = self.config.habits == "released"
             self._reach_N = deviations.reach(self.gaussians, cutoff, fixed_too=fixed_too)
-        if isinstance(quantiser, Wfn) and quantiser.ratio > 0 and self._num_rounds_done:
+        if isinstance(quantiser, _Wfn) and quantiser.ratio > 0 and self._num_rounds_done:
             self._centres_K = torch.unique(self.gaussians.means()[self.gaussians.fixed])
 
     def _finetuning(self) -> torch.optim.Optimizer:

@@ -19,11 +19,19 @@ from tuneparts.methods.pwfn import _running_mean, _threshold
 from tuneparts.methods.pwfn._centres import kmeans, nearest, rounding_grid
 from tuneparts.methods.pwfn._gaussian import Gaussians
 from tuneparts.methods.pwfn._threshold import Clustering, FixingStage, smallest
-from tuneparts.methods.pwfn.config import Clusters, Free, KMeans, Nearest, Quantiser, Uniform, Wfn
+from tuneparts.methods.pwfn.config import (
+    _Clusters,
+    _Free,
+    _KMeans,
+    _Nearest,
+    _Quantiser,
+    _Uniform,
+    _Wfn,
+)
 
 
 def fix(
-    quantiser: Quantiser,
+    quantiser: _Quantiser,
     mu_N: Tensor,
     sigma_N: Tensor,
     fixed_N: Tensor,
@@ -36,9 +44,9 @@ def fix(
     At most so many are fixed already. `Uniform` is not for this function: see `rounded`.
     """
     match quantiser:
-        case Clusters():
+        case _Clusters():
             return _clustered(quantiser, mu_N, sigma_N, fixed_N, num_fixed)
-        case Nearest():
+        case _Nearest():
             largest = mu_N.abs().max().item()
             centres_K = rounding_grid(quantiser.bits, quantiser.max_order, largest)
             target_N = _nearest(mu_N, centres_K)
@@ -46,10 +54,10 @@ def fix(
                 target_N = target_N.masked_fill(mu_N.abs() < 2.0**-quantiser.bits, 0)
             # A fixed weight stays where it is, also where the zero rule would move it.
             return _rounded(mu_N, sigma_N, target_N, fixed_N, num_fixed=num_fixed, keep=True)
-        case KMeans():
+        case _KMeans():
             target_N = _nearest(mu_N, kmeans(mu_N, quantiser.num_values))
             return _rounded(mu_N, sigma_N, target_N, fixed_N, num_fixed=num_fixed, keep=False)
-        case Wfn():
+        case _Wfn():
             # The released code forgets what was fixed: a weight at a centre usually returns to it.
             return _running_mean.wfn(
                 mu_N,
@@ -59,13 +67,13 @@ def fix(
                 smallest=2.0**-quantiser.bits,
                 max_order=quantiser.max_order,
             )
-        case Free():
+        case _Free():
             return Clustering(mu_N, sigma_N, fixed_N, ())
     raise NotImplementedError(type(quantiser).__name__)
 
 
 def _clustered(
-    quantiser: Clusters, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor, num_fixed: int
+    quantiser: _Clusters, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor, num_fixed: int
 ) -> Clustering:
     candidates_N = ~fixed_N if quantiser.monotone else torch.ones_like(fixed_N)
     mu, sigma = mu_N[candidates_N], sigma_N[candidates_N]
@@ -89,7 +97,7 @@ def _clustered(
     return Clustering(out_mu_N, out_sigma_N, out_fixed_N, part.stages)
 
 
-def pull(quantiser: Wfn, mu_R: Tensor, centres_K: Tensor, loss: Tensor) -> Tensor:
+def pull(quantiser: _Wfn, mu_R: Tensor, centres_K: Tensor, loss: Tensor) -> Tensor:
     """Compute the gradient (R,) of the term that draws free weights, at least one, to centres."""
     term, slope_R = _running_mean.attraction(
         mu_R, centres_K, temperature=quantiser.temperature, zero_below=2.0**-quantiser.bits
@@ -99,7 +107,7 @@ def pull(quantiser: Wfn, mu_R: Tensor, centres_K: Tensor, loss: Tensor) -> Tenso
     return slope_R * scale
 
 
-def codes(quantiser: Uniform, mu_N: Tensor, channels: "Channels") -> tuple[Tensor, Tensor]:
+def codes(quantiser: _Uniform, mu_N: Tensor, channels: "Channels") -> tuple[Tensor, Tensor]:
     """Find the integer of each weight (N,), and the scale of each channel (G,)."""
     most, most_of_bias = (2 ** (bits - 1) - 1 for bits in (quantiser.bits, max(quantiser.bits, 8)))
     most_G = torch.where(channels.is_bias_G, most_of_bias, most)
@@ -108,7 +116,7 @@ def codes(quantiser: Uniform, mu_N: Tensor, channels: "Channels") -> tuple[Tenso
     return (mu_N / scale_G[channels.of_N]).round(), scale_G
 
 
-def rounded(quantiser: Uniform, mu_N: Tensor, channels: "Channels") -> Tensor:
+def rounded(quantiser: _Uniform, mu_N: Tensor, channels: "Channels") -> Tensor:
     """Round every weight: (N,)."""
     code_N, scale_G = codes(quantiser, mu_N, channels)
     return code_N * scale_G[channels.of_N]

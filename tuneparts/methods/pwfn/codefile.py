@@ -50,7 +50,7 @@ class Compressibility(NamedTuple):
     sparsity: float
 
 
-def measure(values_N: Tensor) -> Compressibility:
+def _measure(values_N: Tensor) -> Compressibility:
     """Measure how compressible weights are; negative zero counts as zero."""
     values, counts = torch.unique(values_N.detach() + 0.0, return_counts=True)
     is_zero = values == 0
@@ -60,13 +60,13 @@ def measure(values_N: Tensor) -> Compressibility:
     return Compressibility(len(values), entropy, nonzero, zeros)
 
 
-def num_plain_bytes(net: nn.Module) -> int:
+def _num_plain_bytes(net: nn.Module) -> int:
     """Count the bytes of a net's state without coding; a tied tensor counts once."""
     once = {id(value): value for value in net.state_dict(keep_vars=True).values()}
     return sum(value.numel() * value.itemsize for value in once.values())
 
 
-def encode(net: nn.Module, names: Collection[str]) -> bytes:
+def _encode(net: nn.Module, names: Collection[str]) -> bytes:
     """Encode a net's state as the content of a file; `names` are of the parameters to code."""
     coded = {id(net.get_parameter(name)) for name in names}
     first: dict[int, str] = {}
@@ -99,7 +99,7 @@ def encode(net: nn.Module, names: Collection[str]) -> bytes:
     return content.getvalue()
 
 
-def decode(content: bytes) -> dict[str, Tensor]:
+def _decode(content: bytes) -> dict[str, Tensor]:
     """Decode the content of a file: the net's state."""
     rest = dict(np.load(io.BytesIO(content), allow_pickle=False))
     index, bits = rest["codes"], _bits(len(rest["codebook"]))
@@ -172,7 +172,7 @@ def _state(path: Path) -> dict[str, Tensor]:
         if content.startswith(checkpoint.MAGIC):
             found: Any = checkpoint.from_bytes(content)
         elif b"codebook.npy" in content:
-            found = decode(content)
+            found = _decode(content)
         else:
             found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # zipfile, LZMA, NumPy, JSON and torch each have their own
@@ -270,15 +270,15 @@ def compress(
         history = run_through(
             learner, what="compress", passes=config.passes, report=report, partial=partial, key=key
         )
-    content = encode(learner.net, learner.gaussians.names)
+    content = _encode(learner.net, learner.gaussians.names)
     if file is not None and partial is not None:
         atomic.write_bytes(Path(file), content)
         partial.unlink(missing_ok=True)
-    net.load_state_dict(decode(content))
-    size = measure(learner.gaussians.means())
+    net.load_state_dict(_decode(content))
+    size = _measure(learner.gaussians.means())
     return Compressed(
         net=net, before=before, after=_scores(net, of, task, at), num_values=size.unique_weights,
-        entropy=size.entropy, num_bytes=len(content), num_float_bytes=num_plain_bytes(net),
+        entropy=size.entropy, num_bytes=len(content), num_float_bytes=_num_plain_bytes(net),
         covered=len(learner.gaussians.sigma) / sum(p.numel() for p in net.parameters()),
         left_out=learner.left_out, history=history,
     )  # fmt: skip

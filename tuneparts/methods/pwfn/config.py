@@ -33,14 +33,14 @@ Control = Literal["learnt", "permuted", "constant"]
 """`learnt` as they are; `permuted` among the free weights; `constant` at the free ones' median."""
 
 
-class Quantiser(Config):
+class _Quantiser(Config):
     """Base of the quantisers, which choose the weights that a round fixes, and their values."""
 
     uses_sigma: ClassVar[bool] = False
     """Whether training samples weights and learns their standard deviations."""
 
 
-class Clusters(Quantiser):
+class _Clusters(_Quantiser):
     """PWFN: the centre within whose reach most weights lie takes them, one centre after another.
 
     Reach is a distance in standard deviations: |c - mu| / sigma.
@@ -81,7 +81,7 @@ class Clusters(Quantiser):
         return self
 
 
-class Nearest(Quantiser):
+class _Nearest(_Quantiser):
     """Rounding to the nearest centre of the same grid, closest weights first."""
 
     kind: Literal["nearest"] = "nearest"
@@ -91,14 +91,14 @@ class Nearest(Quantiser):
     zero_rule: bool = True
 
 
-class KMeans(Quantiser):
+class _KMeans(_Quantiser):
     """A codebook of arbitrary values: k-means over all weights of the net, anew in each round."""
 
     kind: Literal["kmeans"] = "kmeans"
     num_values: int = Field(default=64, ge=1)
 
 
-class Wfn(Quantiser):
+class _Wfn(_Quantiser):
     """Weight Fixing Networks (Subia-Waud & Dasmahapatra 2022).
 
     Clusters by relative distances, with a bound that is loose in early rounds, and a term of the
@@ -119,7 +119,7 @@ class Wfn(Quantiser):
     """How much centres other than the relatively nearest one draw."""
 
 
-class Uniform(Quantiser):
+class _Uniform(_Quantiser):
     """Integers from -(2^(bits-1) - 1) to 2^(bits-1) - 1, times one scale per output channel.
 
     The scale makes the largest weight of a channel the largest integer. Biases have one scale and
@@ -133,14 +133,14 @@ class Uniform(Quantiser):
     behind them (quantisation-aware training); otherwise it is post-training quantisation."""
 
 
-class Free(Quantiser):
+class _Free(_Quantiser):
     """No fixing: weights stay as they are, after the same schedule of rounds."""
 
     kind: Literal["free"] = "free"
 
 
 AnyQuantiser: TypeAlias = Annotated[
-    Clusters | Nearest | KMeans | Wfn | Uniform | Free, Field(discriminator="kind")
+    _Clusters | _Nearest | _KMeans | _Wfn | _Uniform | _Free, Field(discriminator="kind")
 ]
 
 
@@ -197,7 +197,7 @@ class PwfnConfig(SupervisedConfig):
     """Share of the weights that is fixed after each round; the last is 1."""
     first_round: float = Field(default=1 / 60, ge=0)
     """Length of the first round relative to each other one: a twentieth of one of three epochs."""
-    quantiser: AnyQuantiser = Clusters()
+    quantiser: AnyQuantiser = _Clusters()
     """Chooses which weights a round fixes, and to which values: PWFN (`clusters`) or a baseline."""
     sigma: SigmaConfig = SigmaConfig()
     finetune: OptimiserConfig = OptimiserConfig(kind="sgd", lr=1e-3, weight_decay=1e-4)
@@ -232,7 +232,7 @@ class PwfnConfig(SupervisedConfig):
         if self.sigma.exposure is not None and self.finetune.kind != "sgd":
             given = f"`sigma.exposure` with `finetune.kind` = {self.finetune.kind}"
             raise ValueError(f"{given}: it is defined for SGD, give `sigma.alpha`")
-        if isinstance(self.quantiser, Uniform) and len(self.fractions) > 1:
+        if isinstance(self.quantiser, _Uniform) and len(self.fractions) > 1:
             given = f"`fractions` = {self.fractions}"
             raise ValueError(f"{given}: `uniform` rounds all weights at once, set it to (1.0,)")
         asks_for_sigma = self.sigma != SigmaConfig() or self.warmup > 0 or self.ensemble > 0

@@ -19,7 +19,7 @@ from tuneparts.methods.superweights._allocation import SharingPlan, least_weight
 from tuneparts.methods.superweights._bank import SuperweightMembers, TemplateBank
 from tuneparts.methods.superweights._similarity import GradientSums, Labels, Similarity
 from tuneparts.methods.superweights._ties import Ties
-from tuneparts.methods.superweights.config import SharingStage, SuperweightsConfig
+from tuneparts.methods.superweights.config import SuperweightsConfig, _SharingStage
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
 from tuneparts.training.members import NetMembersLearner
@@ -70,11 +70,11 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
         self._found: dict[str, float] = {}
         self._sums = GradientSums(context.device)
         plan = self._plan(self._bins)
-        is_search = self.stage is SharingStage.SEARCH
+        is_search = self.stage is _SharingStage.SEARCH
         self._install(plan, _ties.shared(plan) if is_search else self._first_ties(plan, {}))
 
     @property
-    def stage(self) -> SharingStage:
+    def stage(self) -> _SharingStage:
         """Stage of the next pass."""
         return self.timetable.at(self.passes)
 
@@ -84,15 +84,15 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
 
     def step(self) -> Step:
         stage, times = self.stage, self.timetable
-        if stage not in {SharingStage.COMPARE_LAYERS, SharingStage.COMPARE_USES}:
+        if stage not in {_SharingStage.COMPARE_LAYERS, _SharingStage.COMPARE_USES}:
             return super().step()
         loss, gradients = self.model.layer_gradients(
             *self.next_batch(), loss=self.training_loss, norms=self.config.stages.norms
         )
         self._sums.add(gradients, half=self.passes % 2)
-        if stage is SharingStage.COMPARE_LAYERS and self.passes + 1 == times.compare_layers:
+        if stage is _SharingStage.COMPARE_LAYERS and self.passes + 1 == times.compare_layers:
             self._form_clusters()
-        if stage is SharingStage.COMPARE_USES and self.passes + 1 == times.compare_uses:
+        if stage is _SharingStage.COMPARE_USES and self.passes + 1 == times.compare_uses:
             self._untie()
         return Step(passes=1, losses={"train/loss": loss})
 

@@ -74,7 +74,7 @@ class StagesConfig(Config):
     (`train`). Cosines are smaller with those of the batch; `tau` does not carry over."""
 
 
-class SharingStage(StrEnum):
+class _SharingStage(StrEnum):
     """What the next pass does."""
 
     SEARCH = "search"
@@ -98,9 +98,9 @@ class Timetable(NamedTuple):
     compare_uses: int
     finish: int
 
-    def at(self, passes: int) -> SharingStage:
+    def at(self, passes: int) -> _SharingStage:
         """Return the stage of the pass that follows after this many."""
-        return list(SharingStage)[sum(passes >= end for end in self[:-1])]
+        return list(_SharingStage)[sum(passes >= end for end in self[:-1])]
 
     @property
     def trained(self) -> int:

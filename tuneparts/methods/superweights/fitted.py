@@ -30,7 +30,7 @@ from tuneparts.training.process import threads_for
 from tuneparts.training.progress import Report, run_through
 
 
-def unshared_weights(
+def _unshared_weights(
     net: nn.Module, shared: Collection[str], heads: Collection[str]
 ) -> dict[str, int]:
     """Sizes of the weights that a budget counts beside templates, by the parameter's name.
@@ -257,4 +257,4 @@ def _shareable(
             f"but member {number} has none: {reasons or 'it has no parameters'}. Use another net."
         )
     count_flops(net, task.in_shape, is_whole=task.has_tokens)  # fails now, not after an interval
-    return shared, left_out, unshared_weights(net, shared, head)
+    return shared, left_out, _unshared_weights(net, shared, head)

@@ -15,9 +15,9 @@ from PIL import Image
 
 from tuneparts.core import schema
 from tuneparts.results.figures._style import arm_styles, focus_note, in_focus
-from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note
+from tuneparts.results.figures.drawing import Drawing, Look, Note, _Canvas
 from tuneparts.results.run_data import RunData
-from tuneparts.results.select import reported
+from tuneparts.results.select import _reported
 from tuneparts.results.tables import label, number
 
 MAX_PANELS = 8
@@ -35,7 +35,7 @@ def hypers(run_data: RunData) -> Drawing | Note:
         return Note(title, "No selected trial has reported a hyper.")
     stems = list(dict.fromkeys(data["panel"]))
     shown = stems[:MAX_PANELS]
-    canvas = Canvas(metadata, [label(stem) for stem in shown])
+    canvas = _Canvas(metadata, [label(stem) for stem in shown])
     followers = {arm.name for arm in metadata.arms if arm.follows is not None}
     for panel, stem in enumerate(shown):
         own = data[data["panel"] == stem]
@@ -80,12 +80,12 @@ def projections(run_data: RunData, metric: str = "test/accuracy") -> Drawing | N
     """Draw the score of every finished trial against each hyper that differs between trials."""
     title, metadata = f"Hypers against {metric.partition('/')[2]}", run_data.metadata
     trials = run_data.trials[run_data.trials["outcome"] == "finished"]
-    names = [name for name in reported(trials, metadata) if name.startswith("hyper/")]
+    names = [name for name in _reported(trials, metadata) if name.startswith("hyper/")]
     names = [name for name in names if trials[name].nunique() > 1]
     if metric not in trials or trials[metric].notna().sum() == 0 or not names:
         return Note(title, f"No finished trials with {metric} and a hyper that varies.")
     shown = names[:MAX_PANELS]
-    canvas = Canvas(metadata, num_panels=len(shown))
+    canvas = _Canvas(metadata, num_panels=len(shown))
     # The ends decide what is seen: paths start far below and would flatten them.
     low, high = float(trials[metric].min()), float(trials[metric].max())
     reach = [low - 0.1 * (high - low), high + 0.1 * (high - low)] if high > low else None
@@ -129,7 +129,7 @@ def _moved(run_data: RunData, own: pd.DataFrame, name: str, metric: str) -> list
     return [line for line in lines if line[name].nunique() > 1]
 
 
-def _add_truth(canvas: Canvas, panel: int, value: float, **at: float) -> None:
+def _add_truth(canvas: _Canvas, panel: int, value: float, **at: float) -> None:
     """Draw a dashed line at the true value of a hyper, which is on the axis `x` or `y`."""
     add = canvas.figure.add_hline if "y" in at else canvas.figure.add_vline
     place = "bottom right" if "y" in at else "top left"
@@ -154,7 +154,7 @@ def samples(run_data: RunData) -> Drawing | Note:
     if isinstance(every, str):
         return Note(title, every)
     grids = tuple(grid for grid in every if grid.arm in shown)
-    canvas = Canvas(run_data.metadata, [styles[grid.arm].name for grid in grids])
+    canvas = _Canvas(run_data.metadata, [styles[grid.arm].name for grid in grids])
     for panel, grid in enumerate(grids):
         image, num_draws = grid.mosaic(), grid.draws_EDHWC.shape[1]
         size: Look = {"hoverinfo": "skip", "dx": 1, "dy": 1}

@@ -9,7 +9,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.results.figures import drawing
 from tuneparts.results.figures._progress import cost_note, curves, step_shape
 from tuneparts.results.figures._style import arm_styles, focus_note
-from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note, means
+from tuneparts.results.figures.drawing import Drawing, Look, Note, _Canvas, means
 from tuneparts.results.run_data import RunData
 from tuneparts.results.tables import label
 
@@ -45,7 +45,7 @@ def subnetworks(run_data: RunData) -> Drawing | Note:
         "values for all others; mean and one standard error over seeds."
     )
     look = {"x": "level", "x_title": "partitions in use", "dtick": 1, **_ACCURACY}
-    return drawing.line_chart(run_data.metadata, title, data, caption, **look)
+    return drawing._line_chart(run_data.metadata, title, data, caption, **look)
 
 
 def interpolation(run_data: RunData) -> Drawing | Note:
@@ -64,7 +64,7 @@ def interpolation(run_data: RunData) -> Drawing | Note:
         "using the statistics of the batch; mean and one standard error over seeds."
     )
     look = {"x": "place", "x_title": "place between first and second member", **_ACCURACY}
-    return drawing.line_chart(run_data.metadata, title, data, caption, **look)
+    return drawing._line_chart(run_data.metadata, title, data, caption, **look)
 
 
 def anytime(run_data: RunData) -> Drawing | Note:
@@ -85,7 +85,7 @@ def anytime(run_data: RunData) -> Drawing | Note:
     least = data.groupby("arm")["val_nll"].cummin().groupby(data["arm"]).shift(fill_value=9e99)
     data["is_best"] = data["val_nll"] < least
     data = data[["arm", "members", "flops", "accuracy", "se", "is_best"]].reset_index(drop=True)
-    canvas = Canvas(run_data.metadata)
+    canvas = _Canvas(run_data.metadata)
     for arm, own in canvas.arms(data):
         for is_best in (True, False):
             part = own[own["is_best"] == is_best]
@@ -117,7 +117,7 @@ def membership(run_data: RunData) -> Drawing | Note:
     shown = data[data["seed"] == data["seed"].iloc[0]]
     styles = arm_styles(run_data.metadata)
     arms = [arm for arm in styles if arm in set(shown["arm"])]
-    canvas = Canvas(run_data.metadata, [styles[arm].name for arm in arms])
+    canvas = _Canvas(run_data.metadata, [styles[arm].name for arm in arms])
     hover = "%{y}, layer %{x}: cluster %{z}<extra></extra>"
     look: Look = {"texttemplate": "%{z}", "showscale": False, "hovertemplate": hover}
     for panel, (_, own) in enumerate(canvas.arms(shown)):
@@ -145,12 +145,12 @@ def rounds(run_data: RunData, metric: str = "val/accuracy") -> Drawing | Note:
     last = pairs.groupby(["arm", "seed", "round"], as_index=False).last()
     data = means(last.assign(round=last["round"].astype(int)), ["arm", "round"])
     caption = (
-        f"{drawing.spelled(metric)} at the last report before the next round, by rounds of fixing "
+        f"{drawing._spelled(metric)} at the last report before the next round, by rounds of fixing "
         "so far: mean and one standard error over seeds. At 0 nothing is fixed."
     )
     look: Look = {"x": "round", "x_title": "rounds of fixing so far", "dtick": 1}
     look["y_title"] = label(metric, arrow=True)
-    drawn = drawing.line_chart(run_data.metadata, title, data, caption, **look)
+    drawn = drawing._line_chart(run_data.metadata, title, data, caption, **look)
     is_wide = data["mean"].min() > 0 and data["mean"].max() > _WIDE * data["mean"].min()
     drawn.figure.update_yaxes(type="log" if is_wide else "linear")
     return drawn
@@ -176,7 +176,7 @@ def deviations(run_data: RunData, arm: str = "") -> Drawing | Note:
     num = min(len(names), MAX_LAYERS)
     layers = [names[round(i * (len(names) - 1) / max(num - 1, 1))] for i in range(num)]
     panels = [(layer, moment) for layer in layers for moment in moments]
-    canvas = Canvas(run_data.metadata, [f"{layer}, {moment}" for layer, moment in panels])
+    canvas = _Canvas(run_data.metadata, [f"{layer}, {moment}" for layer, moment in panels])
     look: Look = {"mode": "markers", "size": 4, "marker": {"symbol": "circle", "opacity": 0.5}}
     look |= {"in_legend": False, "visible": True, "hover": "mu %{x:.4f}, sigma %{y:.5f}"}
     for panel, (layer, moment) in enumerate(panels):
@@ -213,7 +213,7 @@ def communication(
     data = data[data["seeds"] == data["arm"].map(seeds.groupby("arm")["seed"].nunique())]
     if data.empty:
         return Note(title, f"No selected trial has reported {metric} and what it sent.")
-    canvas = Canvas(run_data.metadata)
+    canvas = _Canvas(run_data.metadata)
     for arm, own in canvas.arms(data):
         line = {"shape": step_shape(run_data.metadata.arm(arm))}
         canvas.add(arm, own["megabytes"], own["mean"], error=own["se"], size=7, line=line)
@@ -221,7 +221,7 @@ def communication(
     canvas.y_axis(label(metric, arrow=True))
     smooth = f", each a moving average over {window} evaluations." if window != "1" else "."
     caption = (
-        f"{drawing.spelled(metric)} against all bytes that server and clients sent so far: mean "
+        f"{drawing._spelled(metric)} against all bytes that server and clients sent so far: mean "
         f"and one standard error over seeds{smooth}"
     )
     caption += cost_note(run_data, "bytes") + focus_note(run_data.metadata)

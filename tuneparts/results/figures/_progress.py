@@ -17,10 +17,10 @@ import pandas as pd
 from tuneparts.core import schema, seeding
 from tuneparts.core.glossary import PASS_IN_SHORT
 from tuneparts.results.figures._style import arm_styles, focus_note, in_focus
-from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note, means, spelled
+from tuneparts.results.figures.drawing import Drawing, Look, Note, _Canvas, _spelled, means
 from tuneparts.results.run_data import RunData
-from tuneparts.results.select import column, seed_cost
-from tuneparts.results.statistics import expected_best_interval
+from tuneparts.results.select import _seed_cost, column
+from tuneparts.results.statistics import _expected_best_interval
 from tuneparts.results.tables import label
 from tuneparts.search.card import ArmCard
 
@@ -46,7 +46,7 @@ def accuracy(
     title = "Accuracy against passes" if is_usual else f"{label(metric)} against {spent}"
     if data.empty:
         return Note(title, f"No selected trial has reported {metric} yet.")
-    canvas = Canvas(metadata)
+    canvas = _Canvas(metadata)
     for arm, own in canvas.arms(data):
         shape = step_shape(metadata.arm(arm))
         band, bounds = own.dropna(subset=["se"]), schema.lookup(metric).bounded(-math.inf, math.inf)
@@ -55,7 +55,7 @@ def accuracy(
         canvas.add(arm, own["passes"], own["mean"], size=7, line={"shape": shape})
     canvas.counts_axis(spent, data["passes"])
     canvas.y_axis(label(metric, arrow=True))
-    caption = f"{spelled(metric)} against passes ({PASS_IN_SHORT}): mean over seeds, band one "
+    caption = f"{_spelled(metric)} against passes ({PASS_IN_SHORT}): mean over seeds, band one "
     caption += "standard error." + cost_note(run_data, "passes") + focus_note(metadata)
     if cost != _PASSES:
         machine = metadata.environment.get("machine", "a machine that is not recorded")
@@ -162,7 +162,7 @@ def trials(run_data: RunData, metric: str = "") -> Drawing | Note:
         data = data.reset_index(drop=True)
     if data.empty:
         return Note(title, f"No trial has reported {metric or 'anything'} yet.")
-    canvas = Canvas(metadata)
+    canvas = _Canvas(metadata)
     for arm, own in canvas.arms(data):
         places: dict[str, list[Any]] = {"passes": [], "value": [], "trial": []}
         for _, line in own.groupby("trial", sort=False):
@@ -189,7 +189,7 @@ def schedule(run_data: RunData) -> Drawing | Note:
     if data.empty:
         return Note(_SCHEDULES, "No selected trial has a value that changed on its way.")
     paths = list(dict.fromkeys(data["path"]))[:_MAX_PANELS]
-    canvas = Canvas(run_data.metadata, paths)
+    canvas = _Canvas(run_data.metadata, paths)
     for panel, path in enumerate(paths):
         own = data[data["path"] == path]
         for (arm, seed), line in own.groupby(["arm", "seed"], sort=False):
@@ -219,7 +219,7 @@ def best_of_n(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Not
     equals = equivalents(run_data, metric, data)
     arms = list(dict.fromkeys(data["arm"]))
     styles = arm_styles(metadata)
-    canvas = Canvas(metadata, [f"best of n: {styles[arm].name}" for arm in arms])
+    canvas = _Canvas(metadata, [f"best of n: {styles[arm].name}" for arm in arms])
     for panel, arm in enumerate(arms):
         own = data[data["arm"] == arm]
         canvas.band(arm, own["n"], [own["high"], own["low"]], panel=panel)
@@ -279,7 +279,7 @@ def expected_best(run_data: RunData, metric: str) -> pd.DataFrame:
         if scored.empty:
             continue
         seeds = [(p["val"].to_numpy(), p["test"].to_numpy()) for _, p in scored.groupby("seed")]
-        mean, low, high = expected_best_interval(
+        mean, low, high = _expected_best_interval(
             seeds,
             seeding.numpy_generator(0, "reports", "best_of_n", arm.name),
             larger_is_better=rule.direction is schema.Direction.UP,
@@ -309,7 +309,7 @@ def equivalents(run_data: RunData, metric: str, data: pd.DataFrame) -> pd.DataFr
             worth = run_data.worth(arm.name, str(against), metric)
             if worth is None:
                 continue
-            spent = seed_cost(run_data.trials, paid, _PASSES)
+            spent = _seed_cost(run_data.trials, paid, _PASSES)
             num = float("nan") if worth.trials is None else float(worth.trials)
             passes = num * float(own["passes"].iloc[0])
             rows.append((arm.name, score, spent, against, num, passes, worth.says, worth.interval))

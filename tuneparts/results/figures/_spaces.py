@@ -15,9 +15,9 @@ import pandas as pd
 
 from tuneparts.core import schema
 from tuneparts.results.figures._style import arm_styles, focus_note
-from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note
+from tuneparts.results.figures.drawing import Drawing, Look, Note, _Canvas
 from tuneparts.results.run_data import RunData
-from tuneparts.results.select import column, members
+from tuneparts.results.select import _members, column
 from tuneparts.results.tables import label
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def parallel(run_data: RunData, metric: str = "") -> Drawing | Note:
     arms = [arm for arm in styles if counts.get(arm, 0) > 1][:_MAX_PANELS]
     if not arms:
         return Note(title, f"No arm with several dimensions has finished trials with {metric}.")
-    canvas = Canvas(run_data.metadata, [styles[arm].name for arm in arms])
+    canvas = _Canvas(run_data.metadata, [styles[arm].name for arm in arms])
     for panel, arm in enumerate(arms):
         _add_parallel(canvas, data[data["arm"] == arm], metric, panel)
     caption = (
@@ -58,7 +58,7 @@ def parallel(run_data: RunData, metric: str = "") -> Drawing | Note:
     return Drawing(title, canvas.figure, caption, data, min_width=560)
 
 
-def _add_parallel(canvas: Canvas, own: pd.DataFrame, metric: str, panel: int) -> None:
+def _add_parallel(canvas: _Canvas, own: pd.DataFrame, metric: str, panel: int) -> None:
     names, where = _ordered(own), canvas.where(panel)
     points: dict[str, list[tuple[int, float]]] = {}
     """The places of each trial."""
@@ -121,7 +121,7 @@ def slices(run_data: RunData, metric: str = "") -> Drawing | Note:
         return Note(title, f"No finished trial of an arm with a space has {metric}.")
     names = _ordered(data)
     shown = names[:_MAX_PANELS]
-    canvas = Canvas(run_data.metadata, [escape(name, quote=False) for name in shown])
+    canvas = _Canvas(run_data.metadata, [escape(name, quote=False) for name in shown])
     look: Look = {
         "mode": "markers",
         "size": 7,
@@ -183,7 +183,7 @@ def importance(run_data: RunData, metric: str = "") -> Drawing | Note:
     title, styles = f"What matters for {label(metric)}", arm_styles(run_data.metadata)
     scored = _scored(run_data, metric)
     forest = optuna.importance.FanovaImportanceEvaluator(n_trees=32, seed=0)
-    canvas, rows = Canvas(run_data.metadata), list[tuple[str, str, float, int]]()
+    canvas, rows = _Canvas(run_data.metadata), list[tuple[str, str, float, int]]()
     for arm, style in styles.items():
         study = _study(scored[scored["arm"] == arm], arm, metric)
         if study is None:
@@ -252,12 +252,12 @@ def pareto(run_data: RunData) -> Drawing | Note:
     names = list(metadata.objectives)
     if not names:
         return Note(title, "The search has one objective. Give it several as `objectives`.")
-    data = members(run_data.trials, metadata)
+    data = _members(run_data.trials, metadata)
     if data.empty:
         return Note(title, f"No finished trial has all of {', '.join(names)} yet.")
     data = data.assign(selected=data["trial"].isin(run_data.selected.get("trial", ())))
     data = data.sort_values("on_front", ascending=False, kind="stable")  # the legend has the first
-    canvas = Canvas(metadata, num_panels=len(names) - 1)
+    canvas = _Canvas(metadata, num_panels=len(names) - 1)
     for panel, other in enumerate(names[1:]):
         for arm, own in canvas.arms(data):
             _add_front(canvas, arm, own, (other, names[0]), panel)
@@ -274,7 +274,7 @@ def pareto(run_data: RunData) -> Drawing | Note:
 
 
 def _add_front(
-    canvas: Canvas, arm: str, own: pd.DataFrame, pair: tuple[str, str], panel: int
+    canvas: _Canvas, arm: str, own: pd.DataFrame, pair: tuple[str, str], panel: int
 ) -> None:
     """The trials of one arm, the staircase of each seed where a front is a line, and the rings."""
     x, y = pair

@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 
 from tuneparts.core import schema
 from tuneparts.results.figures._style import arm_styles, in_focus
-from tuneparts.results.statistics import estimate
+from tuneparts.results.statistics import _estimate
 from tuneparts.results.tables import label
 from tuneparts.search.card import RunCard
 
@@ -42,7 +42,7 @@ class Note:
     text: str
 
 
-class Canvas:
+class _Canvas:
     """A plotly figure in the style of the report: one panel, or a grid two panels wide.
 
     Marks of an arm have its colour, dash and marker; the legend names each arm once, and arms that
@@ -194,7 +194,7 @@ class Canvas:
         self.x_axis(title, panel=panel, **options)
 
 
-def line_chart(
+def _line_chart(
     metadata: RunCard,
     title: str,
     data: pd.DataFrame,
@@ -208,7 +208,7 @@ def line_chart(
     **x_options: Any,
 ) -> Drawing:
     """Draw a line per arm through its means, with one standard error (column `se`)."""
-    canvas = Canvas(metadata)
+    canvas = _Canvas(metadata)
     for arm, own in canvas.arms(data):
         canvas.add(arm, own[x], own[y], error=own["se"])
     if is_count:
@@ -223,11 +223,11 @@ def means(data: pd.DataFrame, by: list[str], value: str = "value") -> pd.DataFra
     """Mean, standard error (`se`) and number (`seeds`) of a column, by other columns."""
     rows = []
     for keys, own in data.groupby(by):
-        point = estimate(own[value].to_numpy(dtype=float))
+        point = _estimate(own[value].to_numpy(dtype=float))
         rows.append((*keys, point.mean, point.se, point.num))
     return pd.DataFrame(rows, columns=[*by, "mean", "se", "seeds"])
 
 
-def spelled(metric: str) -> str:
+def _spelled(metric: str) -> str:
     """How a caption that begins with a metric begins: its name and meaning."""
     return f"{label(metric).capitalize()} ({schema.lookup(metric).meaning})"

@@ -18,11 +18,11 @@ from tuneparts.results.run_data import RunData
 
 _Figure: TypeAlias = Callable[..., Drawing | Note]
 _HOMES = {
-    "progress": ("accuracy", "best_of_n", "schedule", "trials"),
+    "_progress": ("accuracy", "best_of_n", "schedule", "trials"),
     "scores": ("scores", "calibration", "sweep", "heat_map", "matched"),
-    "hypers": ("hypers", "projections", "samples"),
-    "spaces": ("parallel", "slices", "importance", "pareto"),
-    "methods": (
+    "_hypers": ("hypers", "projections", "samples"),
+    "_spaces": ("parallel", "slices", "importance", "pareto"),
+    "_methods": (
         "subnetworks", "anytime", "interpolation", "membership", "rounds", "deviations",
         "communication",
     ),
@@ -37,7 +37,7 @@ FIGURES = Registry(
 )
 
 
-def parse(request: str) -> tuple[_Figure, dict[str, str]]:
+def _parse(request: str) -> tuple[_Figure, dict[str, str]]:
     """Return the function of a request and its arguments; refuse unknown names and wrong counts."""
     name, _, rest = request.partition(":")
     if _is_own(request):
@@ -74,7 +74,7 @@ def draw(request: str, run_data: RunData) -> Drawing | Note:
     with schema.using(*metadata.metrics):
         if _is_own(request):
             return _draw_own(request, run_data)
-        figure, arguments = parse(request)
+        figure, arguments = _parse(request)
         arm = arguments.get("arm")
         if arm and arm not in {one.name for one in metadata.arms}:  # `tuneparts search --arms`
             return Note(request, f"It is about the arm `{arm}`, which this run does not have.")
@@ -98,7 +98,7 @@ def _is_own(request: str) -> bool:
 def _draw_own(request: str, run_data: RunData) -> Drawing | Note:
     """Draw a figure of somebody else's; what goes wrong in it must not cost the report."""
     try:
-        drawing = parse(request)[0](run_data)
+        drawing = _parse(request)[0](run_data)
     except Exception as error:
         return Note(request, f"It cannot be drawn here: {type(error).__name__}: {error}")
     if not isinstance(drawing, Drawing | Note):

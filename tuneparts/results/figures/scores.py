@@ -11,10 +11,10 @@ import pandas as pd
 from tuneparts.core import schema
 from tuneparts.results.figures import drawing
 from tuneparts.results.figures._style import COLOURS
-from tuneparts.results.figures.drawing import Canvas, Drawing, Look, Note, means
+from tuneparts.results.figures.drawing import Drawing, Look, Note, _Canvas, means
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import column
-from tuneparts.results.statistics import FEWEST, estimate
+from tuneparts.results.statistics import FEWEST, _estimate
 from tuneparts.results.tables import label
 
 CALIBRATION_METRICS = ("test/ece", "test/nll", "test/brier")
@@ -30,13 +30,13 @@ def scores(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
     }
     rows = []
     for arm in (arm.name for arm in run_data.metadata.arms if seeds.get(arm.name)):
-        found = estimate(seeds[arm]).interval() if len(seeds[arm]) >= FEWEST else None
+        found = _estimate(seeds[arm]).interval() if len(seeds[arm]) >= FEWEST else None
         ends = (math.nan, math.nan) if found is None else known.bounded(found.low, found.high)
-        rows.append((arm, estimate(seeds[arm]).mean, *ends, len(seeds[arm])))
+        rows.append((arm, _estimate(seeds[arm]).mean, *ends, len(seeds[arm])))
     data = pd.DataFrame(rows, columns=["arm", "mean", "low", "high", "seeds"])
     if data.empty:
         return Note(title, f"No selected trial has reported {metric} yet.")
-    canvas, seen = Canvas(run_data.metadata), list[float]()
+    canvas, seen = _Canvas(run_data.metadata), list[float]()
     is_up = known.direction is schema.Direction.UP
     for row in data.sort_values("mean", ascending=is_up, kind="stable").to_dict("records"):
         ends = row["high"] - row["mean"], row["mean"] - row["low"]
@@ -60,7 +60,7 @@ def scores(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
 
 
 def _marks(
-    canvas: Canvas,
+    canvas: _Canvas,
     arm: str,
     seeds: Sequence[float],
     mean: float,
@@ -89,7 +89,7 @@ def calibration(run_data: RunData) -> Drawing | Note:
     if data.empty:
         return Note(title, f"No selected trial has reported {', '.join(CALIBRATION_METRICS)}.")
     shown = [metric for metric in CALIBRATION_METRICS if metric in set(data["metric"])]
-    canvas = Canvas(run_data.metadata, [label(metric, arrow=True) for metric in shown])
+    canvas = _Canvas(run_data.metadata, [label(metric, arrow=True) for metric in shown])
     summary = run_data.summary.set_index("arm")
     for panel, metric in enumerate(shown):
         seen: list[float] = []
@@ -118,12 +118,12 @@ def sweep(run_data: RunData, setting: str, metric: str = "test/accuracy") -> Dra
     data = means(trials, ["arm", setting], metric).rename(columns={"seeds": "trials"})
     is_number = pd.api.types.is_numeric_dtype(data[setting])
     caption = (
-        f"{drawing.spelled(metric)} of the finished trials at each value of {_name(setting)}: mean "
-        "and one standard error, without error where a value has one trial."
+        f"{drawing._spelled(metric)} of the finished trials at each value of {_name(setting)}: "
+        "mean and one standard error, without error where a value has one trial."
     )
     look: Look = {"x": setting, "type": "linear" if is_number else "category"}
     look |= {"x_title": escape(_name(setting), quote=False), "y_title": label(metric, arrow=True)}
-    return drawing.line_chart(run_data.metadata, title, data, caption, **look)
+    return drawing._line_chart(run_data.metadata, title, data, caption, **look)
 
 
 def heat_map(
@@ -138,7 +138,7 @@ def heat_map(
         return Note(title, f"No finished trial has {across}, {up} and {metric}.")
     data = trials.groupby([across, up])[metric].agg(["mean", "count"]).reset_index()
     grid = data.pivot_table(index=up, columns=across, values="mean")
-    canvas, known = Canvas(run_data.metadata), schema.lookup(metric)
+    canvas, known = _Canvas(run_data.metadata), schema.lookup(metric)
     canvas.heat_map(
         grid.rename(index=_tick, columns=_tick),
         reversescale=known.direction is schema.Direction.DOWN,
@@ -149,7 +149,7 @@ def heat_map(
     canvas.x_axis(escape(_name(across), quote=False), type="category")
     canvas.y_axis(escape(_name(up), quote=False), type="category")
     caption = (
-        f"{drawing.spelled(metric)}: mean of the finished trials at each pair of {_name(across)} "
+        f"{drawing._spelled(metric)}: mean of the finished trials at each pair of {_name(across)} "
         f"and {_name(up)}."
     )
     return Drawing(title, canvas.figure, caption, data)
@@ -202,7 +202,7 @@ def tasks(runs: Mapping[str | float, RunData], setting: str, metric: str) -> Dra
     metadata = next(iter(runs.values())).metadata
     look: Look = {"x": setting, "is_count": is_number, "type": "category"}
     look |= {"x_title": escape(setting, quote=False), "y_title": label(metric, arrow=True)}
-    return drawing.line_chart(metadata, title, data, caption, **look)
+    return drawing._line_chart(metadata, title, data, caption, **look)
 
 
 def matched(
@@ -220,10 +220,10 @@ def matched(
     points = trials[["arm", "seed"]].assign(family=trials["arm"].map(_family))
     points = points.assign(size=column(trials, size), score=column(trials, metric)).dropna()
     first = _family(run_data.metadata.arms[0].name)
-    data = gains(points, first)
+    data = _gains(points, first)
     if data.empty:
         return Note(title, f"No other family of arms has sizes around those of {first}.")
-    canvas = Canvas(run_data.metadata)
+    canvas = _Canvas(run_data.metadata)
     for number, (name, own) in enumerate(data.groupby("family", sort=False)):
         up, down = own["high"] - own["gain"], own["gain"] - own["low"]
         canvas.figure.add_scatter(
@@ -250,7 +250,7 @@ def _family(arm: str) -> str:
     return _SIZE.sub("", arm)
 
 
-def gains(points: pd.DataFrame, first: str) -> pd.DataFrame:
+def _gains(points: pd.DataFrame, first: str) -> pd.DataFrame:
     """Compute what the arms of one family gain over each other family at their sizes.
 
     `points` has one row per trial: family, arm, seed, size, score. The result has one per other
@@ -266,7 +266,7 @@ def gains(points: pd.DataFrame, first: str) -> pd.DataFrame:
                 if curve is not None and curve["size"].min() <= size <= curve["size"].max():
                     there = np.interp(size, curve["size"], curve["score"])
                     found.append((float(size), float(score - there)))
-            interval = estimate([gain for _, gain in found]).interval()
+            interval = _estimate([gain for _, gain in found]).interval()
             if interval is not None:
                 means = np.mean(found, axis=0)
                 rows.append((other, *means, interval.low, interval.high, len(found)))

@@ -31,7 +31,7 @@ Proposals: TypeAlias = Generator[Batch, Mapping[TrialId, Result], None]
 
 
 @dataclass(frozen=True)
-class Cost:
+class _Cost:
     """What one replicate of an arm takes, known before anything runs."""
 
     trials: int
@@ -110,7 +110,7 @@ class Algorithm(Named):
         Unless its timing is free, it does not depend on the order in which results come either.
         The generator may end while trials run; they run to the end of their segments.
 
-        `draw`, `whole_trial` and `stretch` make segments. A trial whose result has a failure has
+        `draw`, `whole_trial` and `_stretch` make segments. A trial whose result has a failure has
         ended, unless `replaces_failed` and the next batch goes on with it from a donor. Any other
         must be run to its budget, or named in the `stop` of a later batch.
         `Result.score` reads the metric from a result.
@@ -125,11 +125,11 @@ class Algorithm(Named):
         count: int = getattr(self, "num_trials")  # noqa: B009 - a field of subclasses
         return count
 
-    def cost(self, arm: "Arm") -> Cost:
+    def cost(self, arm: "Arm") -> _Cost:
         """What one replicate takes; by default all trials in full, in a chain if adaptive."""
         trials, passes = self.trials_per_seed(arm.space), arm.config.passes
         chain = trials if self.is_adaptive else 1
-        return Cost(trials, trials * passes, trials * passes, chain * passes)
+        return _Cost(trials, trials * passes, trials * passes, chain * passes)
 
     def check(self, arm: "Arm") -> None:
         """Refuse an arm that this algorithm cannot run, with a ValueError; by default none."""
@@ -146,7 +146,7 @@ class Algorithm(Named):
         return self.replaced({"num_trials": num_trials})
 
 
-class Timed(Algorithm):
+class _Timed(Algorithm):
     """An algorithm whose decisions can wait for those before them, or be made at once."""
 
     is_adaptive = True
@@ -180,7 +180,7 @@ class RandomSearch(Algorithm):
     num_trials: int = Field(gt=0)
 
     def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:  # noqa: ARG002
-        yield Batch(tuple(drawn_trials(arm, seed, range(self.num_trials))))
+        yield Batch(tuple(_drawn_trials(arm, seed, range(self.num_trials))))
 
 
 class GridSearch(Algorithm):
@@ -192,11 +192,11 @@ class GridSearch(Algorithm):
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:
         return math.prod(len(dim.grid() or ()) for dim in space.values())
 
-    def cost(self, arm: "Arm") -> Cost:
+    def cost(self, arm: "Arm") -> _Cost:
         if arm.constraint is None:
             return super().cost(arm)
         trials, passes = len(self._combinations(arm)), arm.config.passes
-        return Cost(trials, trials * passes, trials * passes, passes)
+        return _Cost(trials, trials * passes, trials * passes, passes)
 
     def check(self, arm: "Arm") -> None:
         loose = [path for path, dim in arm.space.items() if not dim.grid()]
@@ -221,7 +221,7 @@ def draw(arm: "Arm", seed: int, index: int) -> dict[str, Value]:
     return arm.sample(rng, arm.points[index] if index < len(arm.points) else {})
 
 
-def drawn_trials(arm: "Arm", seed: int, indices: range) -> list[Segment]:
+def _drawn_trials(arm: "Arm", seed: int, indices: range) -> list[Segment]:
     """Make random trials, each from its start to its end."""
     return [whole_trial(arm, seed=seed, index=i, values=draw(arm, seed, i)) for i in indices]
 
@@ -241,7 +241,7 @@ def whole_trial(arm: "Arm", *, seed: int, index: int, values: Mapping[str, Any])
     )
 
 
-def stretch(
+def _stretch(
     whole: Segment, *, number: int, bounds: tuple[int, int], donor: TrialId | None = None
 ) -> Segment:
     """Cut a round out of a whole trial, between two numbers of passes, from a donor's state."""

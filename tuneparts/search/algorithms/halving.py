@@ -17,11 +17,11 @@ from pydantic import Field
 from tuneparts.core.schema import Metric
 from tuneparts.search.algorithms.base import (
     Algorithm,
-    Cost,
     Proposals,
-    Timed,
-    drawn_trials,
-    stretch,
+    _Cost,
+    _drawn_trials,
+    _stretch,
+    _Timed,
 )
 from tuneparts.search.arm import Arm
 from tuneparts.search.events import TrialId
@@ -66,13 +66,13 @@ class SuccessiveHalving(_Rungs):
     `Asha` waits less, and lets more trials pass.
     """
 
-    def cost(self, arm: Arm) -> Cost:
+    def cost(self, arm: Arm) -> _Cost:
         spent = 0
         for own, levels in self._brackets(arm):
-            counts = sizes(len(own), reduction=self.reduction, num_rungs=len(levels))
+            counts = _sizes(len(own), reduction=self.reduction, num_rungs=len(levels))
             lengths = (end - start for start, end in itertools.pairwise([0, *levels]))
             spent += sum(map(int.__mul__, counts, lengths))
-        return Cost(self.num_trials, spent, spent, arm.config.passes)
+        return _Cost(self.num_trials, spent, spent, arm.config.passes)
 
     def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
         sign = 1.0 if metric.better(1.0, 0.0) else -1.0
@@ -84,13 +84,13 @@ class SuccessiveHalving(_Rungs):
         stop: list[TrialId] = []
         for own, levels in self._brackets(arm):
             ladder: list[Top] = []
-            counts = sizes(len(own), reduction=self.reduction, num_rungs=len(levels))
+            counts = _sizes(len(own), reduction=self.reduction, num_rungs=len(levels))
             for members, places in itertools.pairwise(counts):
                 ladder.append(Top(members, places, ladder[-1] if ladder else None))
             ladders.append((ladder, levels))
-            for one in drawn_trials(arm, seed, own):
+            for one in _drawn_trials(arm, seed, own):
                 whole[one.trial], at[one.trial] = one, (ladder, 0)
-                run.append(stretch(one, number=0, bounds=(0, levels[0])))
+                run.append(_stretch(one, number=0, bounds=(0, levels[0])))
         while at:
             results = yield Batch(tuple(run), tuple(stop), ANY)
             run, stop = [], []
@@ -108,7 +108,7 @@ class SuccessiveHalving(_Rungs):
                     stop += failed
                     at.update(dict.fromkeys(passed, (ladder, number)))
                     bounds = levels[number - 1], levels[number]
-                    run += [stretch(whole[one], number=number, bounds=bounds) for one in passed]
+                    run += [_stretch(whole[one], number=number, bounds=bounds) for one in passed]
         if stop:
             yield Batch((), tuple(stop))
 
@@ -129,13 +129,13 @@ class Hyperband(SuccessiveHalving):
 
     def _brackets(self, arm: Arm) -> list[tuple[range, list[int]]]:
         levels = self._levels(arm)
-        counts = bracket_sizes(self.num_trials, len(levels), self.reduction)
+        counts = _bracket_sizes(self.num_trials, len(levels), self.reduction)
         starts = itertools.accumulate(counts, initial=0)
         found = zip(starts, counts, range(len(levels)), strict=False)
         return [(range(first, first + n), levels[rung:]) for first, n, rung in found if n]
 
 
-class Asha(_Rungs, Timed):
+class Asha(_Rungs, _Timed):
     """Successive halving without barriers: trials compete at rungs, and few reach the full budget.
 
     A trial continues from a rung when it is among the best 1/r of those that were judged there
@@ -146,23 +146,23 @@ class Asha(_Rungs, Timed):
 
     keeps_first_trials = True  # a trial is judged against those before it, however many come
 
-    def cost(self, arm: Arm) -> Cost:
+    def cost(self, arm: Arm) -> _Cost:
         """At most every trial runs in full; expected is the cost when scores come in no order."""
         alive, spent = float(self.num_trials), 0.0
         for start, end in itertools.pairwise([0, *self._levels(arm)]):
             spent += alive * (end - start)
             alive = _expected_to_pass(alive, self.reduction)
         passes = arm.config.passes
-        return Cost(self.num_trials, self.num_trials * passes, round(spent), passes)
+        return _Cost(self.num_trials, self.num_trials * passes, round(spent), passes)
 
     def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
-        trials = drawn_trials(arm, seed, range(self.num_trials))
+        trials = _drawn_trials(arm, seed, range(self.num_trials))
         levels = self._levels(arm)
         judges = [Rung(self.reduction) for _ in levels[:-1]]
-        yield from judged(trials, levels, judges, metric, is_free=self.is_free)
+        yield from _judged(trials, levels, judges, metric, is_free=self.is_free)
 
 
-def sizes(num_trials: int, *, reduction: int, num_rungs: int) -> Iterator[int]:
+def _sizes(num_trials: int, *, reduction: int, num_rungs: int) -> Iterator[int]:
     """Number of trials in each rung: a whole part 1/r of the rung before, and at least one."""
     count = num_trials
     for _ in range(num_rungs):
@@ -170,7 +170,7 @@ def sizes(num_trials: int, *, reduction: int, num_rungs: int) -> Iterator[int]:
         count = max(1, count // reduction)
 
 
-def bracket_sizes(num_trials: int, num_brackets: int, reduction: int) -> list[int]:
+def _bracket_sizes(num_trials: int, num_brackets: int, reduction: int) -> list[int]:
     """Share trials out between the brackets of Hyperband, the one with the lowest rung first.
 
     Bracket s of s_max + 1 gets a share in proportion to (s_max + 1) / (s + 1) r^s (Li et al. 2018,
@@ -220,7 +220,7 @@ class Top:
         return passed, failed
 
 
-def judged(
+def _judged(
     trials: Sequence[Segment],
     levels: Sequence[int],
     judges: Sequence[_Judge],
@@ -243,7 +243,7 @@ def judged(
 
     def send_to(trial: TrialId, level: int) -> None:
         bounds = (levels[level - 1] if level else 0), levels[level]
-        run.append(stretch(whole[trial], number=level, bounds=bounds))
+        run.append(_stretch(whole[trial], number=level, bounds=bounds))
         if level < len(judges):
             waiting[level][trial] = None
 

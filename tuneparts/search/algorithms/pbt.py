@@ -9,7 +9,14 @@ from pydantic import Field
 
 from tuneparts.core.schema import Metric
 from tuneparts.core.seeding import numpy_generator
-from tuneparts.search.algorithms.base import Algorithm, Cost, Proposals, draw, stretch, whole_trial
+from tuneparts.search.algorithms.base import (
+    Algorithm,
+    Proposals,
+    _Cost,
+    _stretch,
+    draw,
+    whole_trial,
+)
 from tuneparts.search.arm import Arm
 from tuneparts.search.events import TrialId
 from tuneparts.search.segment import Batch
@@ -40,7 +47,7 @@ class Pbt(Algorithm):
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
         return self.population
 
-    def cost(self, arm: Arm) -> Cost:
+    def cost(self, arm: Arm) -> _Cost:
         return dataclasses.replace(super().cost(arm), sequential=arm.config.passes)
 
     def check(self, arm: Arm) -> None:
@@ -61,13 +68,13 @@ class Pbt(Algorithm):
             for i, drawn in values.items():
                 source = TrialId(arm.name, seed, donors[i]) if i in donors else None
                 whole = whole_trial(arm, seed=seed, index=i, values=drawn)
-                segments[i] = stretch(whole, number=number, bounds=bounds, donor=source)
+                segments[i] = _stretch(whole, number=number, bounds=bounds, donor=source)
             results = yield Batch(tuple(segments.values()))
             scores = {i: results[one.trial].score(metric) for i, one in segments.items()}
             if not any(map(math.isfinite, scores.values())):
                 return
             exploiting = numpy_generator(seed, "exploit", arm.name, number)
-            donors = exploit(scores, quantile=self.quantile, better=metric.better, rng=exploiting)
+            donors = _exploit(scores, quantile=self.quantile, better=metric.better, rng=exploiting)
             rng = numpy_generator(seed, "explore", arm.name, number)
             copied = {i: values[donors[i]] for i in sorted(donors)}
             values |= {i: self._explored(arm, donor, rng) for i, donor in copied.items()}
@@ -88,7 +95,7 @@ class Pbt(Algorithm):
         return dict(donor)
 
 
-def exploit(
+def _exploit(
     scores: Mapping[int, float],
     *,
     quantile: float,

@@ -20,8 +20,8 @@ from tuneparts.core import import_path
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.core.schema import Direction, Metric
 from tuneparts.core.seeding import derive, numpy_generator
-from tuneparts.search.algorithms.base import Cost, Proposals, Timed, drawn_trials, whole_trial
-from tuneparts.search.algorithms.halving import judged
+from tuneparts.search.algorithms.base import Proposals, _Cost, _drawn_trials, _Timed, whole_trial
+from tuneparts.search.algorithms.halving import _judged
 from tuneparts.search.arm import Arm
 from tuneparts.search.events import TrialId
 from tuneparts.search.segment import ANY, Batch
@@ -69,7 +69,7 @@ _MOST_ASKED = 20
 """Proposals of a sampler that the constraint may refuse in a row; then an allowed one is drawn."""
 
 
-class Sampled(Timed):
+class Sampled(_Timed):
     """Trials that a sampler of Optuna proposes, a sliding window of them at a time.
 
     With exact timing, trial n is asked for once trials 0 to n - window have been told, in their
@@ -90,7 +90,7 @@ class Sampled(Timed):
     def make_sampler(self, arm: Arm, seed: int) -> "optuna.samplers.BaseSampler":
         """Make the sampler of one replicate, seeded by its arguments alone."""
 
-    def cost(self, arm: Arm) -> Cost:
+    def cost(self, arm: Arm) -> _Cost:
         rounds = math.ceil(self.num_trials / (self.window or _USUAL_WINDOW))
         return dataclasses.replace(super().cost(arm), sequential=rounds * arm.config.passes)
 
@@ -120,7 +120,7 @@ class Sampled(Timed):
 
         study = _study(objectives, self.make_sampler(arm, seed))
         for point in arm.points:
-            study.enqueue_trial(parameters(arm.space, point))
+            study.enqueue_trial(_parameters(arm.space, point))
         window = self.window or _USUAL_WINDOW
         asked: dict[TrialId, optuna.Trial] = {}
         """Trials whose results Optuna does not have yet, the oldest first."""
@@ -193,7 +193,7 @@ class Tpe(OptunaSearch):
         return _made("sampler", "tpe", options, own)
 
 
-class Pruned(Timed):
+class Pruned(_Timed):
     """Random trials that a pruner of Optuna judges every so many passes.
 
     At each point a pruner sees a study of Optuna whose trials last that long: those that were
@@ -219,7 +219,7 @@ class Pruned(Timed):
     """Arguments of the pruner, under the names that Optuna gives them: `n_startup_trials`,
     `n_warmup_steps`, `percentile`."""
 
-    def cost(self, arm: Arm) -> Cost:
+    def cost(self, arm: Arm) -> _Cost:
         return dataclasses.replace(super().cost(arm), sequential=arm.config.passes)
 
     def check(self, arm: Arm) -> None:
@@ -232,11 +232,11 @@ class Pruned(Timed):
             _made("pruner", self.pruner, self.options)
 
     def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
-        trials = drawn_trials(arm, seed, range(self.num_trials))
+        trials = _drawn_trials(arm, seed, range(self.num_trials))
         levels = [*range(self.every, arm.config.passes, self.every), arm.config.passes]
         last: dict[int, FrozenTrial] = {}
         points = [_Point(self, levels[:place], metric, last) for place in range(1, len(levels))]
-        yield from judged(trials, levels, points, metric, is_free=self.is_free)
+        yield from _judged(trials, levels, points, metric, is_free=self.is_free)
 
 
 class _Point:
@@ -302,11 +302,11 @@ def _asked(study: "optuna.Study", arm: Arm, seed: int) -> tuple["optuna.Trial", 
     for attempt in range(_MOST_ASKED + 1):
         if attempt == _MOST_ASKED:
             rng = numpy_generator(seed, "allowed", arm.name, len(study.trials))
-            study.enqueue_trial(parameters(arm.space, arm.sample(rng)))
+            study.enqueue_trial(_parameters(arm.space, arm.sample(rng)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about options that Optuna calls experimental
             trial = study.ask()
-            ask = functools.partial(suggested, trial)
+            ask = functools.partial(_suggested, trial)
             values = {path: dim.suggest(path, ask) for path, dim in arm.space.items()}
         if attempt == _MOST_ASKED or arm.allows(values):
             break
@@ -314,7 +314,7 @@ def _asked(study: "optuna.Study", arm: Arm, seed: int) -> tuple["optuna.Trial", 
     return trial, values
 
 
-def suggested(
+def _suggested(
     trial: "optuna.Trial", name: str, distribution: "optuna.distributions.BaseDistribution"
 ) -> Any:
     """Draw a parameter from a distribution, within a trial."""
@@ -333,7 +333,7 @@ def suggested(
     )
 
 
-def parameters(space: Mapping[str, Dimension], values: Mapping[str, Value]) -> dict[str, Any]:
+def _parameters(space: Mapping[str, Dimension], values: Mapping[str, Value]) -> dict[str, Any]:
     """What values are in Optuna: name -> parameter."""
     leaves = (leaf for path, value in values.items() for leaf in space[path].leaves(path, value))
     return {name: dim.encoded(value) for name, dim, value in leaves}
