@@ -98,7 +98,7 @@ def one_arm(arm: Arm, data: Mapping[str, Any], *, seed: int = 0) -> Search:
         scale=Scale.SMOKE,
         data=data,
         metric="val/accuracy",
-        passes=arm.config.passes,
+        steps=arm.config.steps,
         seeds=(seed,),
         arms=(arm,),
     )

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from benchmarks import measure
 from benchmarks.results import Result, Row, result, tell
 from tuneparts.executors import Place, execute
-from tuneparts.methods.baselines.config import StandardConfig
-from tuneparts.models import DigitsCnn, Mlp, MnistCnn, NetConfig
+from tuneparts.methods.baselines.config import Standard
+from tuneparts.nets import DigitsCnn, Mlp, MnistCnn, NetConfig
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.arm import Arm
 from tuneparts.search.events import Row as Interval
@@ -64,11 +64,11 @@ def _seconds(net: NetConfig, side: int, samples: int, steps: int, size: int) -> 
     space = {"optimiser.lr": Uniform(low=1e-4, high=1e-3, log=True)}
     if samples:
         space["hypers.affine.rotation"] = Uniform(low=0.1, high=1.0)
-    config = StandardConfig(
+    config = Standard(
         net=net,
         hypers={"affine": {"kind": "lila"}, "samples": samples} if samples else {},
         batch_size=_BATCH,
-        passes=2 * steps + 1,
+        steps=2 * steps + 1,
         interval=steps,
     )
     algorithm = RandomSearch(num_trials=size)

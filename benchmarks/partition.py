@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from benchmarks.measure import cpu_turns, noise_context, one_thread, peak_bytes, ratio_columns
 from benchmarks.results import Result, Row, result, tell
-from tuneparts.methods.baselines.config import StandardConfig
-from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.models import FixupResNet, MnistCnn, NetConfig
-from tuneparts.training.config import SupervisedConfig
+from tuneparts.methods.baselines.config import Standard
+from tuneparts.methods.partitioned import Partitioned
+from tuneparts.nets import FixupResNet, MnistCnn, NetConfig
+from tuneparts.training.config import SupervisedMethod
 
 _NODE = {"scheme": "node", "mixed": True, "defaults": "zero"}
 _JOINT_SHARE = 0.2
@@ -75,29 +75,29 @@ def _time_rows(name: str, case: _Case, samples: int, *, limit: float, rounds: in
 
 
 def _steps(case: _Case, samples: int, batch_size: int) -> dict[str, Callable[[], object]]:
-    def learner(config: type[SupervisedConfig], **fields: Any) -> Any:
+    def learner(config: type[SupervisedMethod], **fields: Any) -> Any:
         return _learner(config, case, samples, batch_size, **fields)
 
-    published = learner(PartitionedConfig, defaults=case.defaults)
-    steps: dict[str, Callable[[], object]] = {"standard": learner(StandardConfig).step}
+    published = learner(Partitioned, defaults=case.defaults)
+    steps: dict[str, Callable[[], object]] = {"standard": learner(Standard).step}
     if samples == 1:  # where masks weigh most against the net
-        joint = learner(PartitionedConfig, **_NODE, hyper_share=_JOINT_SHARE)
+        joint = learner(Partitioned, **_NODE, hyper_share=_JOINT_SHARE)
         steps["joint_step"] = joint.joint_step
-        steps["mixed_step"] = learner(PartitionedConfig, **_NODE).weight_step
+        steps["mixed_step"] = learner(Partitioned, **_NODE).weight_step
     return steps | {"weight_step": published.weight_step, "hyper_step": published.hyper_step}
 
 
 def _memory_row(name: str, case: _Case, *, batch_size: int) -> Row:
     """Peak of two whole iterations with S = 1, where weights weigh most, and zero defaults."""
 
-    def work(config: type[SupervisedConfig], num_steps: int, **fields: Any) -> None:
+    def work(config: type[SupervisedMethod], num_steps: int, **fields: Any) -> None:
         learner = _learner(config, case, 1, batch_size, **fields)
         for _ in range(num_steps):
             learner.step()
 
-    standard = peak_bytes(lambda: work(StandardConfig, 2))
+    standard = peak_bytes(lambda: work(Standard, 2))
     # Six steps: every partition's step takes memory of its own.
-    ours = peak_bytes(lambda: work(PartitionedConfig, 6, defaults="zero"))
+    ours = peak_bytes(lambda: work(Partitioned, 6, defaults="zero"))
     return {
         "what": f"memory.{name}",
         "ratio": ours / standard,
@@ -108,7 +108,7 @@ def _memory_row(name: str, case: _Case, *, batch_size: int) -> Row:
 
 
 def _learner(
-    config: type[SupervisedConfig], case: _Case, samples: int, batch_size: int, **fields: Any
+    config: type[SupervisedMethod], case: _Case, samples: int, batch_size: int, **fields: Any
 ) -> Any:
     context = noise_context(max(300, case.batch_size), case.in_shape, mean=0.0, std=1.0)
     made = config(
@@ -116,7 +116,7 @@ def _learner(
         hypers={"affine": {"kind": "lila", "rotation": 0.5}, "samples": samples},
         optimiser=case.optimiser,
         batch_size=batch_size,
-        passes=10**6,
+        steps=10**6,
         **fields,
     )
     return made.build(context)

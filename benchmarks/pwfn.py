@@ -18,14 +18,14 @@ import torch
 from benchmarks.measure import cpu_seconds, cpu_turns, noise_context, one_thread, spread
 from benchmarks.results import Result, Row, result, tell
 from tuneparts.core import seeding
-from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.baselines.config import Standard
 from tuneparts.methods.pwfn import _sigma, _threshold
-from tuneparts.methods.pwfn.config import PwfnConfig
-from tuneparts.models import Mlp, NetConfig, ResNet18
-from tuneparts.training.config import OptimiserConfig
+from tuneparts.methods.pwfn.config import Pwfn
+from tuneparts.nets import Mlp, NetConfig, ResNet18
+from tuneparts.training.config import Optimiser
 
 _FLOATS = npt.NDArray[np.float64]
-_SGD = OptimiserConfig(kind="sgd", lr=1e-3, weight_decay=1e-4)
+_SGD = Optimiser(kind="sgd", lr=1e-3, weight_decay=1e-4)
 _BITS, _MAX_ORDER, _DELTA, _GROWTH = 7, 4, 1.0, 2.0
 """The defaults of `threshold.cluster`, which the literal form knows no others than."""
 
@@ -56,9 +56,9 @@ def _nets(*, quick: bool) -> list[tuple[str, NetConfig, int, int]]:
 
 def _step_row(name: str, net: NetConfig, batch_size: int, rounds: int) -> Row:
     context = noise_context(batch_size, (3, 32, 32), mean=0.5, std=0.25)
-    shared = {"net": net, "batch_size": batch_size, "passes": 10**6, "interval": 1}
-    plain: Any = StandardConfig(**shared, optimiser=_SGD).build(context)
-    ours: Any = PwfnConfig(**shared, pretrain=0, finetune=_SGD, first_round=0).build(context)
+    shared = {"net": net, "batch_size": batch_size, "steps": 10**6, "interval": 1}
+    plain: Any = Standard(**shared, optimiser=_SGD).build(context)
+    ours: Any = Pwfn(**shared, pretrain=0, finetune=_SGD, first_round=0).build(context)
     # Ours fixes its first round in the first step, which is not timed.
     turns = cpu_turns({"plain": plain.step, "gaussian": ours.step}, rounds=rounds)
     seconds = {side: spread(own) for side, own in turns.items()}

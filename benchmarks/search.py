@@ -82,11 +82,11 @@ def quadratic(config):
     return (config["x"] - 0.3) ** 2
 
 if __name__ == "__main__":
-    config = tp.ObjectiveConfig(function=quadratic, reports={"val/loss": "min"})
+    config = tp.Objective(function=quadratic, reports={"val/loss": "min"})
     space = {"params.x": tp.Uniform(low=-1, high=1)}
     algorithm = tp.RandomSearch(num_trials=100)
     arm = tp.Arm(name="random", config=config, algorithm=algorithm, space=space)
-    search = tp.Search(name="function", question="", scale="cpu", metric="val/loss", passes=1,
+    search = tp.Search(name="function", question="", scale="cpu", metric="val/loss", steps=1,
                        seeds=(0,), arms=(arm,))
     execute(search, folder=Path(tempfile.mkdtemp()), place=Place("local", workers=1))
 """

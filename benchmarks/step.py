@@ -22,9 +22,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks import measure
 from benchmarks.results import Result, Row, result, tell
 from tuneparts.data.task import Examples
-from tuneparts.methods.baselines.config import StandardConfig
-from tuneparts.models import DigitsCnn, FixupResNet, Mlp, MnistCnn, NetConfig, WideResNet
-from tuneparts.models._resnets import FixupBlock, PreActivationBlock
+from tuneparts.methods.baselines.config import Standard
+from tuneparts.nets import DigitsCnn, FixupResNet, Mlp, MnistCnn, NetConfig, WideResNet
+from tuneparts.nets._resnets import FixupBlock, PreActivationBlock
 from tuneparts.training.loop import LoopLearner
 
 _GENERATORS = {
@@ -100,12 +100,12 @@ def ways(
 ) -> dict[str, Callable[[], object]]:
     """Make the same training step three times: ours, by hand, and by hand with quick settings."""
     context = measure.noise_context(20 * batch_size, in_shape, mean=0.0, std=1.0)
-    config = StandardConfig(
+    config = Standard(
         net=net,
         hypers={"affine": {"kind": "lila", **_RANGES}, "samples": _SAMPLES},
         optimiser={"kind": "adam"},
         batch_size=batch_size,
-        passes=10**6,
+        steps=10**6,
     )
     learner = config.build(context)
     assert isinstance(learner, LoopLearner)

@@ -37,7 +37,7 @@ def began(folder: Path) -> float:
     return Path(f"{folder}.began").stat().st_mtime
 
 
-def trainable(folder: str, slots: int, passes: int) -> Callable[[Mapping[str, Any]], None]:
+def trainable(folder: str, slots: int, steps: int) -> Callable[[Mapping[str, Any]], None]:
     """Make the function of a trial, whose config has `drawn`: x, number, seconds of an interval."""
     from ray import cloudpickle
 
@@ -48,8 +48,8 @@ def trainable(folder: str, slots: int, passes: int) -> Callable[[Mapping[str, An
 
         gather(folder, slots)
         drawn = config["drawn"]
-        for done in range(1, passes + 1):
+        for done in range(1, steps + 1):
             time.sleep(drawn["seconds"])
-            tune.report({"score": (1 - (drawn["x"] - 0.7) ** 2) * done / passes})
+            tune.report({"score": (1 - (drawn["x"] - 0.7) ** 2) * done / steps})
 
     return train

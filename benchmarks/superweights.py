@@ -10,13 +10,13 @@ import torch
 from benchmarks import measure
 from benchmarks.results import Result, Row, result, tell
 from tuneparts.core import seeding
-from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.baselines.config import Standard
 from tuneparts.methods.superweights import _ties
 from tuneparts.methods.superweights._allocation import make_plan
 from tuneparts.methods.superweights._bank import TemplateBank
 from tuneparts.methods.superweights._clusters import depth_bins, layers_of
-from tuneparts.methods.superweights.config import SuperweightsConfig
-from tuneparts.models import WideResNet
+from tuneparts.methods.superweights.config import SuperWeights
+from tuneparts.nets import WideResNet
 
 _NETS = {"wrn_28_2": WideResNet(depth=28, width=2), "wrn_16_2": WideResNet(depth=16, width=2)}
 _IN_SHAPE = (3, 32, 32)
@@ -37,12 +37,12 @@ def run(*, quick: bool) -> Result:
 
 def _step_row(name: str, net: WideResNet, *, batch_size: int, rounds: int) -> Row:
     common: dict[str, Any] = {"optimiser": _OPTIMISER, "batch_size": batch_size}
-    common |= {"passes": 10**6, "interval": 10**6}
+    common |= {"steps": 10**6, "interval": 10**6}
     # Clusters of bins and private coefficients from the start: no stage but the last.
     sharing = {"clusters": "depth", "coefficients": "private"}
     learners: dict[str, Any] = {
-        "standard": StandardConfig(net=net, **common),
-        "ours": SuperweightsConfig(members=(net,), sharing=sharing, **common),
+        "standard": Standard(net=net, **common),
+        "ours": SuperWeights(members=(net,), sharing=sharing, **common),
     }
     context = measure.noise_context(64, _IN_SHAPE, mean=0.5, std=0.25)
     steps = {side: config.build(context).step for side, config in learners.items()}

@@ -28,7 +28,7 @@ Kind: TypeAlias = Literal["asha", "halving", "tpe"]
 Timing: TypeAlias = Literal["free", "exact"]
 Way: TypeAlias = tuple[Kind, Timing]
 _WAYS: tuple[Way, ...] = (("tpe", "exact"), ("tpe", "free"), ("asha", "exact"), ("asha", "free"))
-_PASSES: Mapping[Kind, int] = {"asha": 16, "halving": 16, "tpe": 2}
+_STEPS: Mapping[Kind, int] = {"asha": 16, "halving": 16, "tpe": 2}
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def joined_ray(cpus: int) -> contextlib.AbstractContextManager[None]:
 
 def algorithm(kind: Kind, timing: Timing, case: Case) -> Algorithm:
     """What is timed, as it would be on so many slots."""
-    rungs = {"num_trials": case.trials, "min_passes": 1, "reduction": 4}
+    rungs = {"num_trials": case.trials, "min_steps": 1, "reduction": 4}
     if kind == "asha":
         return sleeping.NumberedAsha(**rungs, timing=timing)
     if kind == "halving":
@@ -114,7 +114,7 @@ def _ours(kind: Kind, timing: Timing, case: Case, draw: int, folder: Path) -> Ro
     ends, marks = Ends(kind, case, draw), folder / f"{name}, {draw}"
     marks.mkdir()
     config = sleeping.SleepingConfig(
-        passes=_PASSES[kind],
+        steps=_STEPS[kind],
         seconds=case.median(kind),
         slots=case.slots,
         law=case.law,
@@ -164,7 +164,7 @@ def _stock(kind: Kind, case: Case, draw: int, folder: Path) -> Row:
     marks.mkdir()
     seconds = [case.median(kind) * length for length in case.lengths(draw)]
     run_tuner(
-        trainable(str(marks), case.slots, _PASSES[kind]),
+        trainable(str(marks), case.slots, _STEPS[kind]),
         folder / f"run-{marks.name}",
         on_result=lambda config: ends.add(config["drawn"]["number"]),
         max_concurrent_trials=case.slots,
@@ -212,7 +212,7 @@ def _stock_asha(seconds: Sequence[float], draw: int) -> dict[str, Any]:
         for number, length in enumerate(seconds)
     ]
     scheduler = ASHAScheduler(
-        metric="score", mode="max", max_t=_PASSES["asha"], grace_period=1, reduction_factor=4
+        metric="score", mode="max", max_t=_STEPS["asha"], grace_period=1, reduction_factor=4
     )
     return {"space": {"drawn": tune.grid_search(configs)}, "scheduler": scheduler}
 

@@ -91,7 +91,7 @@ def _events(trial: TrialId, points: int) -> Iterator[Event]:
     now = time.time()
     yield TrialStarted(trial, _CONFIG, now)
     for point in range(1, points + 1):
-        yield Point(trial, point, {"cost/passes": float(point), **_metrics(point)}, now + point)
+        yield Point(trial, point, {"cost/steps": float(point), **_metrics(point)}, now + point)
     yield TrialEnded(trial, "finished", now + points)
 
 

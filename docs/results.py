@@ -92,8 +92,8 @@ def _count(at: str) -> str:
     """A cost in words.
 
     Example:
-        >>> _count("weight_steps=1200")
-        '1,200 weight steps'
+        >>> _count("updates=1200")
+        '1,200 updates'
     """
     name, _, count = at.partition("=")
     return f"{int(count):,} {name.replace('_', ' ')}"
@@ -202,18 +202,18 @@ def _until_decided(section: dict[str, Any]) -> Iterator[str]:
 
 
 def _table(section: dict[str, Any]) -> str:
-    """A row per arm: score, what else the section asks for, passes and seconds of a seed."""
+    """A row per arm: score, what else the section asks for, steps and seconds of a seed."""
     summary: pd.DataFrame = results(section["run"]).summary.set_index("arm")
     columns: dict[str, str] = {METRIC: "test accuracy", **section.get("columns", {})}
     lines = [
-        f"| arm | {' | '.join(columns.values())} | passes per seed, with leader | seconds |",
+        f"| arm | {' | '.join(columns.values())} | steps per seed, with leader | seconds |",
         "|---" * (len(columns) + 3) + "|",
     ]
     for arm, words in section["arms"].items():
         row = summary.loc[arm]
         cells = [_score(results(section["run"]), arm, column) for column in columns]
         failed = f" ({row['failed']} of {row['expected']} trials failed)" if row["failed"] else ""
-        cost = f"{row['passes_with_leader']:,.0f} | {row['seconds_with_leader']:,.0f}"
+        cost = f"{row['steps_with_leader']:,.0f} | {row['seconds_with_leader']:,.0f}"
         lines.append(f"| {words or arm}{failed} | {' | '.join(cells)} | {cost} |")
     return "\n".join(lines)
 

@@ -40,10 +40,10 @@ class Reader(nn.Module):
         return self.head(torch.relu(self.hidden(self.norm(rows + mixed).flatten(1))))
 
 
-def trained(net: nn.Module, x: Tensor, y: Tensor, passes: int) -> nn.Module:
+def trained(net: nn.Module, x: Tensor, y: Tensor, steps: int) -> nn.Module:
     """Train a net with Adam on batches of 64."""
     optimiser = torch.optim.Adam(net.parameters(), lr=2e-3)
-    for _ in range(passes):
+    for _ in range(steps):
         batch = torch.randint(len(x), (64,))
         loss = nn.functional.cross_entropy(net(x[batch]), y[batch])
         optimiser.zero_grad()
@@ -67,16 +67,16 @@ def rounded(net: nn.Module, kind: str) -> tuple[nn.Module, int]:
     return other, len(lzma.compress(file.getvalue()))
 
 
-def main(passes: int = 1000, width: int = 32) -> pwfn.Compressed:
+def main(steps: int = 1000, width: int = 32) -> pwfn.Compressed:
     """Train and compress the net, print what it cost, and load the file into a new net."""
     images, labels = load_digits(return_X_y=True)
     x, y = torch.tensor(images, dtype=torch.float32) / 16, torch.tensor(labels)
     train, val = (x[:1400], y[:1400]), (x[1400:], y[1400:])
     torch.manual_seed(0)
-    net = trained(Reader(width), *train, passes)
+    net = trained(Reader(width), *train, steps)
     with TemporaryDirectory() as folder:
         file = Path(folder) / "reader.npz"
-        small = pwfn.compress(net, train, val, file=file, passes=passes, interval=passes)
+        small = pwfn.compress(net, train, val, file=file, steps=steps, interval=steps)
         loaded = pwfn.load(file, Reader(width)).eval()
     assert torch.equal(loaded(x), small.net(x))
     assert loaded.second.weight is loaded.embed.weight

@@ -13,7 +13,7 @@ from pydantic import Field
 from tuneparts.core.schema import Metric
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.baselines.config import Standard
 from tuneparts.search.algorithms.base import Algorithm, Proposals, draw, whole_trial
 from tuneparts.search.arm import Arm
 from tuneparts.search.segment import Batch
@@ -51,20 +51,20 @@ class Evolution(Algorithm):
 
 def search(scale: Scale) -> Search:
     """The question at one scale."""
-    passes = scale.pick(smoke=20, cpu=400, paper=4_000)
+    steps = scale.pick(smoke=20, cpu=400, paper=4_000)
     return Search(
         name="own_algorithm",
         question="Does an evolution strategy find a better rotation than its first draws?",
         scale=scale,
         data=DataConfig(name="digits", rotated=True, num_val=300),
         metric="val/accuracy",
-        passes=passes,
+        steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2)),
         arms=(
             Arm(
                 name="evolution",
-                config=StandardConfig(
-                    passes=passes, interval=passes // 2, hypers={"affine": {"rotation": 0.0}}
+                config=Standard(
+                    steps=steps, interval=steps // 2, hypers={"affine": {"rotation": 0.0}}
                 ),
                 algorithm=Evolution(num_trials=scale.pick(smoke=4, cpu=12, paper=60), children=2),
                 space={"hypers.affine.rotation": Uniform(low=0.01, high=math.pi)},

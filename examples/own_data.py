@@ -10,8 +10,8 @@ import numpy as np
 from torch import nn
 
 from tuneparts import Arm, DataConfig, Scale, Search, Uniform
-from tuneparts.methods.baselines.config import StandardConfig
-from tuneparts.methods.partitioned import PartitionedConfig
+from tuneparts.methods.baselines.config import Standard
+from tuneparts.methods.partitioned import Partitioned
 from tuneparts.search.algorithms.base import RandomSearch
 
 
@@ -30,22 +30,22 @@ def small_net(in_shape: tuple[int, ...], num_outputs: int, width: int = 32) -> n
 
 def search(scale: Scale) -> Search:
     """Random search over the learning rate, and one run that learns the input noise."""
-    passes = scale.pick(smoke=40, cpu=1000, paper=5000)
-    shared = {"passes": passes, "interval": passes // 2, "net": small_net}
+    steps = scale.pick(smoke=40, cpu=1000, paper=5000)
+    shared = {"steps": steps, "interval": steps // 2, "net": small_net}
     return Search(
         name="own_data",
         question="Which learning rate predicts the pull of a spring best?",
         scale=scale,
         data=DataConfig(name=springs, num_val=100, num_test=100, target="values", standardise=True),
-        passes=passes,
+        steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2, 3, 4)),
         arms=(
             Arm(
                 name="random",
-                config=StandardConfig(**shared),
+                config=Standard(**shared),
                 algorithm=RandomSearch(num_trials=scale.pick(smoke=2, cpu=8, paper=32)),
                 space={"optimiser.lr": Uniform(low=1e-4, high=1e-1, log=True)},
             ),
-            Arm(name="noise", config=PartitionedConfig(**shared, hypers={"noise": 0.1})),
+            Arm(name="noise", config=Partitioned(**shared, hypers={"noise": 0.1})),
         ),
     )

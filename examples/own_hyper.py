@@ -15,8 +15,8 @@ from tuneparts.data.config import DataConfig
 from tuneparts.hypers import Call, Hyper, Number
 from tuneparts.hypers.hyper import POSITIVE
 from tuneparts.hypers.kinds import LabelSmoothing
-from tuneparts.methods.baselines.config import StandardConfig
-from tuneparts.methods.partitioned.config import PartitionedConfig
+from tuneparts.methods.baselines.config import Standard
+from tuneparts.methods.partitioned.config import Partitioned
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.arm import Arm
 from tuneparts.search.space import Uniform
@@ -39,8 +39,8 @@ class Gain(Hyper):
 
 def search(scale: Scale) -> Search:
     """The spread learnt in one run, a net trained anew at it, and a random search."""
-    passes = scale.pick(smoke=24, cpu=800, paper=8000)
-    shared = {"passes": passes, "interval": passes // 4, "net": "digits_cnn", "train_on": "train"}
+    steps = scale.pick(smoke=24, cpu=800, paper=8000)
+    shared = {"steps": steps, "interval": steps // 4, "net": "digits_cnn", "train_on": "train"}
     gain = {"gain": Gain()}
     return Search(
         name="own_hyper",
@@ -48,15 +48,15 @@ def search(scale: Scale) -> Search:
         scale=scale,
         data=DataConfig(name="digits", num_val=300),
         metric="val/nll",
-        passes=passes,
+        steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2, 3, 4)),
         arms=(
-            Arm(name="learnt", config=PartitionedConfig(**shared, hypers=gain, hyper_lr=0.01)),
-            Arm(name="retrained", config=StandardConfig(**shared), follows="learnt"),
+            Arm(name="learnt", config=Partitioned(**shared, hypers=gain, hyper_lr=0.01)),
+            Arm(name="retrained", config=Standard(**shared), follows="learnt"),
             Arm(
                 name="random",
                 # Label smoothing changes the training loss only: it can be searched, not learnt.
-                config=StandardConfig(**shared, hypers={**gain, "smoothing": LabelSmoothing()}),
+                config=Standard(**shared, hypers={**gain, "smoothing": LabelSmoothing()}),
                 algorithm=RandomSearch(num_trials=scale.pick(smoke=2, cpu=8, paper=32)),
                 space={
                     "hypers.gain.spread": Uniform(low=0.0, high=2.0),

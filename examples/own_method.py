@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.baselines.config import Standard
 from tuneparts.methods.baselines.standard import StandardLearner
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.arm import Arm
@@ -23,7 +23,7 @@ from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 
 
-class AveragedConfig(StandardConfig):
+class AveragedConfig(Standard):
     """Standard training; the net that counts has a running mean of the weights."""
 
     decay: float = Field(default=0.9, ge=0, lt=1)
@@ -62,18 +62,18 @@ class AveragedLearner(StandardLearner, parts=("average",)):
 
 def search(scale: Scale) -> Search:
     """Standard training, and its running mean at random decays."""
-    passes = scale.pick(smoke=20, cpu=600, paper=6000)
-    shared = {"passes": passes, "interval": passes // 4, "net": "digits_cnn"}
+    steps = scale.pick(smoke=20, cpu=600, paper=6000)
+    shared = {"steps": steps, "interval": steps // 4, "net": "digits_cnn"}
     return Search(
         name="own_method",
         question="Is a running mean of the weights better than the last weights?",
         scale=scale,
         data=DataConfig(name="digits", num_val=300),
         metric="val/accuracy",
-        passes=passes,
+        steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2, 3, 4)),
         arms=(
-            Arm(name="last", config=StandardConfig(**shared)),
+            Arm(name="last", config=Standard(**shared)),
             Arm(
                 name="mean",
                 config=AveragedConfig(**shared),

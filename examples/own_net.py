@@ -9,9 +9,9 @@ else it takes can be given and searched: `net.width`. Run it with
 from torch import nn
 
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.config import StandardConfig
-from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.models import Own
+from tuneparts.methods.baselines.config import Standard
+from tuneparts.methods.partitioned import Partitioned
+from tuneparts.nets import Own
 from tuneparts.search.algorithms.base import GridSearch
 from tuneparts.search.arm import Arm
 from tuneparts.search.space import Choice
@@ -32,28 +32,26 @@ def small_net(in_shape: tuple[int, ...], num_classes: int, width: int = 8) -> nn
 
 def search(scale: Scale) -> Search:
     """The net at three widths, and its rotation learnt at one."""
-    passes = scale.pick(smoke=20, cpu=600, paper=6000)
-    shared = {"passes": passes, "interval": passes // 2}
+    steps = scale.pick(smoke=20, cpu=600, paper=6000)
+    shared = {"steps": steps, "interval": steps // 2}
     return Search(
         name="own_net",
         question="How wide must a small convolutional net be to read digits?",
         scale=scale,
         data=DataConfig(name="digits", num_val=300),
         metric="val/accuracy",
-        passes=passes,
+        steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2, 3, 4)),
         arms=(
             Arm(
                 name="widths",
-                config=StandardConfig(**shared, net=Own(small_net)),
+                config=Standard(**shared, net=Own(small_net)),
                 algorithm=GridSearch(),
                 space={"net.width": Choice(options=(2, 8, 32))},
             ),
             Arm(
                 name="partitioned",
-                config=PartitionedConfig(
-                    **shared, net=Own(small_net, width=16), hypers={"affine": {}}
-                ),
+                config=Partitioned(**shared, net=Own(small_net, width=16), hypers={"affine": {}}),
             ),
         ),
     )

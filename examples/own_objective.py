@@ -8,7 +8,7 @@ import math
 
 import tuneparts
 from tuneparts import Arm, Scale, Search, Uniform
-from tuneparts.methods.objective import ObjectiveConfig
+from tuneparts.methods.objective import Objective
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.sampler import Tpe
 
@@ -22,7 +22,7 @@ def branin(config: dict[str, float]) -> float:
 
 def search(scale: Scale) -> Search:
     """Both algorithms, with the same number of trials."""
-    config = ObjectiveConfig(function=branin, reports={"val/branin": "min"})
+    config = Objective(function=branin, reports={"val/branin": "min"})
     space = {"params.x": Uniform(low=-5, high=10), "params.y": Uniform(low=0, high=15)}
     num_trials = scale.pick(smoke=12, cpu=30, paper=200)
     algorithms = {"random": RandomSearch(num_trials=num_trials), "tpe": Tpe(num_trials=num_trials)}
@@ -31,7 +31,7 @@ def search(scale: Scale) -> Search:
         question="Which finds the lowest point of Branin's function sooner: random search or TPE?",
         scale=scale,
         metric="val/branin",
-        passes=1,
+        steps=1,
         seeds=scale.pick(smoke=(0, 1), cpu=tuple(range(5)), paper=tuple(range(20))),
         arms=tuple(
             Arm(name=name, config=config, algorithm=algorithm, space=space)

@@ -8,15 +8,15 @@ point that is tried first, a constraint, and accuracy weighed against size. Run 
 import tuneparts
 from tuneparts import Arm, Choice, DataConfig, Int, RandomSearch, Scale, Search, Uniform
 from tuneparts.core.selection import Within
-from tuneparts.methods.ensembles.config import DeepEnsembleConfig
+from tuneparts.methods.ensembles.config import DeepEnsemble
 from tuneparts.search.algorithms.sampler import Optuna
 
 LIMIT = 20_000
 """Weights that a net may have to be selected."""
 
 
-def is_worth_a_try(config: DeepEnsembleConfig) -> bool:
-    """A narrow net does not learn at a small rate in so few passes."""
+def is_worth_a_try(config: DeepEnsemble) -> bool:
+    """A narrow net does not learn at a small rate in so few steps."""
     (net,) = config.members
     width = net.hidden if net.name == "digits_cnn" else net.widths[0]
     return width * config.optimiser.lr > 0.05
@@ -24,9 +24,9 @@ def is_worth_a_try(config: DeepEnsembleConfig) -> bool:
 
 def search(scale: Scale) -> Search:
     """Random search and NSGA-II over the same space."""
-    passes = scale.pick(smoke=10, cpu=150, paper=2000)
+    steps = scale.pick(smoke=10, cpu=150, paper=2000)
     trials = scale.pick(smoke=4, cpu=16, paper=100)
-    config = DeepEnsembleConfig(passes=passes, interval=passes // 2, members=("digits_cnn",))
+    config = DeepEnsemble(steps=steps, interval=steps // 2, members=("digits_cnn",))
     net = Choice(
         options={
             "cnn": ({"name": "digits_cnn", "hidden": Int(low=8, high=128, log=True)},),
@@ -48,7 +48,7 @@ def search(scale: Scale) -> Search:
         data=DataConfig(name="digits", num_val=300),
         objectives=("val/accuracy", "size/parameters"),
         selection=Within(limits={"size/parameters": LIMIT}),
-        passes=passes,
+        steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1), paper=(0, 1, 2, 3, 4)),
         arms=tuple(
             Arm(

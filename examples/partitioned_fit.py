@@ -14,7 +14,7 @@ from tuneparts import DataConfig
 from tuneparts.methods.partitioned import Fitted, fit
 
 
-def main(passes: int = 2400, folder: Path = Path()) -> Fitted:
+def main(steps: int = 2400, folder: Path = Path()) -> Fitted:
     """Fit a net and the ranges of its motions, print both, and draw the run."""
     digits = DataConfig(name="digits", rotated=True).load()  # turned over the full circle
     torch.manual_seed(0)
@@ -22,7 +22,7 @@ def main(passes: int = 2400, folder: Path = Path()) -> Fitted:
         nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 10),
     )  # fmt: skip
-    found = fit(net, digits.train.inputs / 255, digits.train.labels, hypers="affine", passes=passes)
+    found = fit(net, digits.train.inputs / 255, digits.train.labels, hypers="affine", steps=steps)
     outputs = found.predict(digits.test.inputs / 255)
     right = outputs.argmax(dim=1) == torch.as_tensor(digits.test.labels)
     print(found)

@@ -21,14 +21,14 @@ def net(width: int) -> nn.Module:
     )  # fmt: skip
 
 
-def main(passes: int = 600) -> superweights.FittedEnsemble:
+def main(steps: int = 600) -> superweights.FittedEnsemble:
     """Train the ensemble and print what its members and their mean achieve."""
     images, labels = load_digits(return_X_y=True)
     x = torch.tensor(images, dtype=torch.float32).view(-1, 1, 8, 8) / 16
     y = torch.tensor(labels)
     torch.manual_seed(0)
     ensemble = superweights.fit(
-        [net(16), net(16), net(12)], x[:1400], y[:1400], budget=4000, passes=passes
+        [net(16), net(16), net(12)], x[:1400], y[:1400], budget=4000, steps=steps
     )
     sizes = ensemble.sizes
     print(f"{sizes.shared} shared and {sizes.private} private weights instead of {sizes.plain}")

@@ -15,13 +15,13 @@ import tuneparts.ray
 from tuneparts import DataConfig
 
 
-def tuner(passes: int = 200, num_samples: int = 8, **run_config: Any) -> tune.Tuner:
+def tuner(steps: int = 200, num_samples: int = 8, **run_config: Any) -> tune.Tuner:
     """Learning rates of a partitioned network, chosen by its lower bound without validation."""
     partitioned = tuneparts.ray.trainable(
         "partitioned",
         data=DataConfig(name="digits", rotated=True, num_train=800),
-        passes=passes,
-        interval=passes // 8,
+        steps=steps,
+        interval=steps // 8,
     )
     return tune.Tuner(
         partitioned,

@@ -6,8 +6,8 @@ crops), brightness and contrast are what is learnt or searched.
 
 from studies.tuning import Tuned, affine_space
 from tuneparts.data.config import DataConfig
-from tuneparts.hypers import Flip, LilaConfig
-from tuneparts.models import MnistCnn
+from tuneparts.hypers import Affine, Flip
+from tuneparts.nets import MnistCnn
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Scale, Search
 
@@ -21,26 +21,26 @@ with a probability of up to one half. There is no oracle.
 
 def search(scale: Scale) -> Search:
     """Learners, searching arms and references, each with its tuning."""
-    passes = scale.pick(smoke=16, cpu=1200, paper=60_000)
+    steps = scale.pick(smoke=16, cpu=1200, paper=60_000)
     small = MnistCnn(channels=(16, 32), hidden=(64, 32))
     samples = {"samples": scale.pick(smoke=1, cpu=1, paper=20), "eval_samples": 4}
     flips = {"hypers.flip.probability": Uniform(low=0.0, high=0.5)}
     colours = {f"hypers.colour.{name}": Uniform(low=0.0, high=0.6) for name in COLOUR}
     setting = Tuned(
         shared={
-            "passes": passes,
-            "interval": passes // 4,
+            "steps": steps,
+            "interval": steps // 4,
             "net": scale.pick(smoke=small, cpu=small, paper=MnistCnn()),
             "batch_size": 50,
             "optimiser": {"lr": 0.003},
         },
         learnt={
-            "affine": dict.fromkeys(LilaConfig.NAMES, 0.1),
+            "affine": dict.fromkeys(Affine.NAMES, 0.1),
             "colour": dict.fromkeys(COLOUR, 0.1),
             "flip": Flip(probability=0.1),
             **samples,
         },
-        space={**affine_space(LilaConfig.NAMES, 0.5), **colours, **flips},
+        space={**affine_space(Affine.NAMES, 0.5), **colours, **flips},
     )
     data = DataConfig(
         name="cifar10",

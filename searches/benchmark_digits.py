@@ -8,8 +8,8 @@ import math
 
 from studies.tuning import Tuned, affine_space, affine_starts
 from tuneparts.data.config import DataConfig
-from tuneparts.hypers import LilaConfig
-from tuneparts.models import DigitsCnn
+from tuneparts.hypers import Affine
+from tuneparts.nets import DigitsCnn
 from tuneparts.search.spec import Scale, Search
 
 NOTES = """
@@ -21,23 +21,23 @@ to 3 (Mlodozeniec et al. 2023, appendix G), the sensible ones to 0.5.
 
 def search(scale: Scale) -> Search:
     """Learners, searching arms and references, each with its tuning."""
-    passes = scale.pick(smoke=16, cpu=1600, paper=20_000)
+    steps = scale.pick(smoke=16, cpu=1600, paper=20_000)
     samples = {"samples": scale.pick(smoke=1, cpu=4, paper=20), "eval_samples": 8}
     setting = Tuned(
         shared={
-            "passes": passes,
-            "interval": passes // 4,
+            "steps": steps,
+            "interval": steps // 4,
             "net": DigitsCnn(),
             "batch_size": 50,
             "optimiser": {"lr": 0.006},
         },
-        learnt={"affine": dict.fromkeys(LilaConfig.NAMES, 0.3), **samples},
-        starts=affine_starts(LilaConfig.NAMES),
-        space=affine_space(LilaConfig.NAMES, 0.5),
-        paper_space=affine_space(LilaConfig.NAMES, 3.0),
+        learnt={"affine": dict.fromkeys(Affine.NAMES, 0.3), **samples},
+        starts=affine_starts(Affine.NAMES),
+        space=affine_space(Affine.NAMES, 0.5),
+        paper_space=affine_space(Affine.NAMES, 3.0),
         packed=8,
     )
-    true = {"affine": {**dict.fromkeys(LilaConfig.NAMES, 0.0), "rotation": math.pi}, **samples}
+    true = {"affine": {**dict.fromkeys(Affine.NAMES, 0.0), "rotation": math.pi}, **samples}
     return setting.search(
         name="benchmark_digits",
         notes=NOTES,

@@ -6,7 +6,7 @@ Learners learn which inputs to keep; searching arms draw how many of the first a
 
 from studies.tuning import Tuned
 from tuneparts.data.config import DataConfig
-from tuneparts.models import Mlp
+from tuneparts.nets import Mlp
 from tuneparts.search.space import Choice
 from tuneparts.search.spec import Scale, Search
 
@@ -25,12 +25,12 @@ def mask(kept: int) -> tuple[float, ...]:
 
 def search(scale: Scale) -> Search:
     """Learners, searching arms and references, each with its tuning."""
-    passes = scale.pick(smoke=16, cpu=1600, paper=20_000)
+    steps = scale.pick(smoke=16, cpu=1600, paper=20_000)
     starts = Choice(options={f"{keep:g}": {"keep": keep} for keep in (0.3, 0.5, 0.8)})
     setting = Tuned(
         shared={
-            "passes": passes,
-            "interval": passes // 4,
+            "steps": steps,
+            "interval": steps // 4,
             "net": Mlp(widths=(64, 64)),
             "batch_size": 50,
             "optimiser": {"lr": 0.003},

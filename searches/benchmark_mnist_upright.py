@@ -5,7 +5,7 @@ As `benchmark_digits`, on 5,000 images as they are: what helps is small, and not
 
 from studies import mnist
 from studies.tuning import Tuned, affine_space, affine_starts
-from tuneparts.hypers import LilaConfig
+from tuneparts.hypers import Affine
 from tuneparts.search.spec import Scale, Search
 
 check = mnist.check
@@ -18,20 +18,20 @@ no oracle: nobody knows the best augmentation of digits as they are written.
 
 def search(scale: Scale) -> Search:
     """Learners, searching arms and references, each with its tuning."""
-    passes = scale.pick(smoke=16, cpu=600, paper=60_000)
+    steps = scale.pick(smoke=16, cpu=600, paper=60_000)
     samples = mnist.samples(scale, cpu=2)
     setting = Tuned(
         shared={
-            "passes": passes,
-            "interval": passes // 4,
+            "steps": steps,
+            "interval": steps // 4,
             "net": mnist.net(scale),
             "batch_size": 50,
             "optimiser": {"lr": 0.003},
         },
-        learnt={"affine": dict.fromkeys(LilaConfig.NAMES, 0.3), **samples},
-        starts=affine_starts(LilaConfig.NAMES),
-        space=affine_space(LilaConfig.NAMES, 0.5),
-        paper_space=affine_space(LilaConfig.NAMES, 3.0),
+        learnt={"affine": dict.fromkeys(Affine.NAMES, 0.3), **samples},
+        starts=affine_starts(Affine.NAMES),
+        space=affine_space(Affine.NAMES, 0.5),
+        paper_space=affine_space(Affine.NAMES, 3.0),
     )
     return setting.search(
         name="benchmark_mnist_upright",

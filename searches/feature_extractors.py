@@ -5,8 +5,8 @@ of such layers, from none.
 """
 
 from studies import mnist
-from tuneparts.methods.baselines.config import StandardConfig
-from tuneparts.methods.partitioned import PartitionedConfig
+from tuneparts.methods.baselines.config import Standard
+from tuneparts.methods.partitioned import Partitioned
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.spec import Scale, Search
 
@@ -22,11 +22,11 @@ check = mnist.check
 
 def search(scale: Scale) -> Search:
     """None, one or two convolutions, or all but the last layer, as a hyper."""
-    passes = scale.pick(smoke=20, cpu=2400, paper=60_000)
+    steps = scale.pick(smoke=20, cpu=2400, paper=60_000)
     lr = scale.pick(smoke=3e-3, cpu=3e-3, paper=1e-3)
     shared = {
-        "passes": passes,
-        "interval": passes // 5,
+        "steps": steps,
+        "interval": steps // 5,
         "net": mnist.net(scale),
         "batch_size": scale.pick(smoke=20, cpu=50, paper=200),
         "optimiser": {"lr": lr},
@@ -41,18 +41,18 @@ def search(scale: Scale) -> Search:
             scale, num_train=scale.pick(smoke=100, cpu=1000, paper=None), num_val=0
         ).replaced({"rotated": False}),
         metric="lml/per_example",
-        passes=passes,
+        steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2)),
         arms=(
             *(
                 Arm(
                     name=f"layers_{num}",
-                    config=PartitionedConfig(**shared, num_extractor_layers=num, hyper_lr=lr),
+                    config=Partitioned(**shared, num_extractor_layers=num, hyper_lr=lr),
                     resources=resources,
                 )
                 for num in (0, 1, 2, 4)
             ),
-            Arm(name="none", config=StandardConfig(**shared, train_on="all"), resources=resources),
+            Arm(name="none", config=Standard(**shared, train_on="all"), resources=resources),
         ),
         figures=("scores", "accuracy"),
     )

@@ -9,7 +9,7 @@ images, whose clients have few labels instead, are the same search with other da
 
 from studies.federation import Federation
 from tuneparts.data.config import DataConfig
-from tuneparts.models import ResNet9
+from tuneparts.nets import ResNet9
 from tuneparts.search.arm import Resources
 from tuneparts.search.spec import Scale, Search
 

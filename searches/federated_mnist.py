@@ -24,7 +24,7 @@ server scaled up for the shorter run, and learnt ranges that start at 0.3. Feder
 its hypers: dropout 0.1 and no augmentation (`fedavg`), the rotation that made the data (`oracle`,
 the wrong one on upright digits), those of the best random trial, or those that `federated` found
 (`retrained`). All arms have the same clients, rounds and clients in each round; `federated` makes
-up to three times the passes.
+up to three times the steps.
 """
 
 

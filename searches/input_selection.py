@@ -6,16 +6,16 @@ partitioned net that learns which inputs to keep.
 """
 
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.config import PosthocConfig
-from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.models import Mlp
+from tuneparts.methods.baselines.config import PosthocLaplace
+from tuneparts.methods.partitioned import Partitioned
+from tuneparts.nets import Mlp
 from tuneparts.search.algorithms.base import GridSearch
 from tuneparts.search.arm import Arm
 from tuneparts.search.space import Choice
 from tuneparts.search.spec import Scale, Search
 
 NUM_INPUTS = 30
-FIXED = "fixed masks need no hyper steps: as many weight steps in fewer passes"
+FIXED = "fixed masks need no hyper steps: as many updates in fewer steps"
 NOTES = """
 Mlodozeniec et al. (2023, section I.4): 3,000 training and 1,000 test examples, an MLP of two hidden
 layers of 256 GELU units, Adam at 1e-3, weight decay 3e-4, batches of 256; 8 equal chunks and 10,000
@@ -52,14 +52,14 @@ def search(scale: Scale) -> Search:
             num_test=1000,
         ),
         metric="lml/per_example",
-        passes=learnt,
+        steps=learnt,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2)),
         arms=(
             Arm(
                 name="ranked",
-                config=PartitionedConfig(
+                config=Partitioned(
                     **shared,
-                    passes=ranked,
+                    steps=ranked,
                     interval=ranked // reports,
                     proportions=(1 / 8,) * 8,
                     hypers={"mask": {"keep": 1.0}, "frozen": ("mask",)},
@@ -71,9 +71,9 @@ def search(scale: Scale) -> Search:
             ),
             Arm(
                 name="ranked_laplace",
-                config=PosthocConfig(
+                config=PosthocLaplace(
                     **shared,
-                    passes=ranked,
+                    steps=ranked,
                     interval=ranked // reports,
                     hypers={"mask": {"keep": 1.0}},
                     select_by_lml=True,
@@ -85,9 +85,9 @@ def search(scale: Scale) -> Search:
             ),
             Arm(
                 name="learnt_mask",
-                config=PartitionedConfig(
+                config=Partitioned(
                     **shared,
-                    passes=learnt,
+                    steps=learnt,
                     interval=learnt // 8,
                     proportions=(1 / 4,) * 4,
                     hypers={"mask": {"keep": 0.5}},

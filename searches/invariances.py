@@ -36,12 +36,12 @@ Schwoebel et al. on MNIST (`invariances_schwoebel`).
 
 def search(scale: Scale) -> Search:
     """Every learning method, the references, tight random search, and retrained nets."""
-    passes = scale.pick(smoke=20, cpu=2400, paper=60_000)
+    steps = scale.pick(smoke=20, cpu=2400, paper=60_000)
     resources = Resources(gpus=scale.pick(smoke=0, cpu=0, paper=0.5))
     arms = Comparison(
         shared={
-            "passes": passes,
-            "interval": passes // 5,
+            "steps": steps,
+            "interval": steps // 5,
             "net": mnist.net(scale),
             "batch_size": scale.pick(smoke=20, cpu=50, paper=200),
             "optimiser": {"lr": scale.pick(smoke=3e-3, cpu=3e-3, paper=1e-3)},
@@ -71,7 +71,7 @@ def search(scale: Scale) -> Search:
         metric="val/accuracy",
         compare=("partitioned", "validation"),
         references=("none", "oracle"),
-        passes=passes,
+        steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2, 3, 4)),
         arms=(
             *arms.learners(),

@@ -20,8 +20,8 @@ images of CIFAR-10, upright and rotated, with 2,400, 8,000, 12,000, 20,000 and 4
 size and twice as many for rotated images; SGD at 0.1 with a cosine to 0.001, batches of 250, weight
 decay of 1e-4 that grows for earlier partitions with the square root, chunks of 80, 10 and 10 per
 cent, initial defaults, 20 samples of the six ranges of Immer et al. (2022), hypers by Adam at 1e-3.
-An iteration is two passes; arms that end in `_iterations` make as many weight steps as partitioned
-training, all others spend as many passes. Their figures were not at hand. At `cpu` scale: 2,000
+An iteration is two steps; arms that end in `_iterations` make as many updates as partitioned
+training, all others spend as many steps. Their figures were not at hand. At `cpu` scale: 2,000
 images pooled to 16 x 16, a FixUp ResNet-8 of 18,995 weights, 900 iterations, batches of 50, SGD
 at 0.05, 4 samples, and equal reach. Laplace takes its factors from a running mean and learns its
 decay; no figure of the paper's can be expected of `cpu` scale.

@@ -14,8 +14,8 @@ from typing import Any
 from studies import mnist, reach
 from studies.comparison import Comparison
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.baselines.config import LastLayerConfig, StandardConfig, ValidationConfig
-from tuneparts.methods.partitioned import PartitionedConfig
+from tuneparts.methods.baselines.config import LastLayer, Standard, ValidationSet
+from tuneparts.methods.partitioned import Partitioned
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.spec import Scale, Search
 
@@ -46,13 +46,13 @@ def search(scale: Scale, *, num_train: int = 5000) -> Search:
             f"steps are known for {', '.join(map(str, ITERATIONS))} images, but `num_train` is "
             f"{num_train}. Use one of these."
         )
-    passes = 2 * scale.pick(smoke=10, cpu=1200, paper=ITERATIONS[num_train])
+    steps = 2 * scale.pick(smoke=10, cpu=1200, paper=ITERATIONS[num_train])
     resources = Resources(gpus=scale.pick(smoke=0, cpu=0, paper=0.5))
     samples = mnist.samples(scale)
     setting = Comparison(
         shared={
-            "passes": passes,
-            "interval": passes // 5,
+            "steps": steps,
+            "interval": steps // 5,
             "net": mnist.net(scale),
             "batch_size": scale.pick(smoke=20, cpu=50, paper=200),
             "optimiser": {"lr": scale.pick(smoke=3e-3, cpu=3e-3, paper=1e-3)},
@@ -65,15 +65,15 @@ def search(scale: Scale, *, num_train: int = 5000) -> Search:
     learnt = {**setting.shared, "hypers": hypers}
     inducing = scale.pick(smoke=10, cpu=100, paper=1000 if num_train > 1000 else num_train)
     learners = (
-        _arm("partitioned", setting.at_rate(PartitionedConfig(**learnt)), resources),
-        _arm("validation", setting.at_rate(ValidationConfig(**learnt)), resources),
+        _arm("partitioned", setting.at_rate(Partitioned(**learnt)), resources),
+        _arm("validation", setting.at_rate(ValidationSet(**learnt)), resources),
         _arm(
             "last_layer",
-            setting.at_rate(LastLayerConfig(**learnt, num_inducing=inducing)),
+            setting.at_rate(LastLayer(**learnt, num_inducing=inducing)),
             resources,
         ),
     )
-    given = StandardConfig(**learnt, train_on="all")
+    given = Standard(**learnt, train_on="all")
     oracle = given.replaced({"hypers": {"affine": {"kind": "schwoebel", **TURNED}, **samples}})
     return Search(
         name="invariances_schwoebel",
@@ -88,11 +88,11 @@ def search(scale: Scale, *, num_train: int = 5000) -> Search:
         metric="val/accuracy",
         compare=("partitioned", "validation"),
         references=("none", "oracle"),
-        passes=passes,
+        steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2, 3, 4)),
         arms=(
             *learners,
-            _arm("none", StandardConfig(**setting.shared, train_on="all"), resources),
+            _arm("none", Standard(**setting.shared, train_on="all"), resources),
             _arm("oracle", oracle, resources),
             *(
                 _arm(f"retrained_{leader}", given, resources, follows=leader)

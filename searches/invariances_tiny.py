@@ -9,7 +9,7 @@ keywords, because the paper's schedule depends on them:
 from studies import reach
 from studies.photographs import TINY_ITERATIONS, Photographs, iterations
 from tuneparts.data.config import DataConfig
-from tuneparts.models import ResNet50Gn
+from tuneparts.nets import ResNet50Gn
 from tuneparts.search.spec import Scale, Search
 
 NOTES = """

@@ -8,11 +8,11 @@ hyper steps, the published form, and no augmentation.
 from studies.comparison import Comparison
 from studies.forms import verdict
 from tuneparts.data.config import DataConfig
-from tuneparts.models import DigitsCnn
+from tuneparts.nets import DigitsCnn
 from tuneparts.search.spec import Scale, Search
 
 NOTES = """
-Setting and passes of `random_vs_partitioned`. `partitioned_best` has three chunks (0.8, 0.1, 0.1)
+Setting and steps of `random_vs_partitioned`. `partitioned_best` has three chunks (0.8, 0.1, 0.1)
 but 94 of 100 hidden units in the first partition, mixed batches, joint steps with a fifth of the
 batch for the hypers, and a last quarter of ordinary training. `validation_best` has a hyper step
 after every fourth weight step and the same last quarter. Every replicate draws the
@@ -21,12 +21,12 @@ data anew; the intervals of the verdict are paired over draws. More take `tunepa
 
 
 def search(scale: Scale) -> Search:
-    """Four arms at the same passes, on all data but the test."""
-    passes = scale.pick(smoke=40, cpu=2400, paper=20_000)
+    """Four arms at the same steps, on all data but the test."""
+    steps = scale.pick(smoke=40, cpu=2400, paper=20_000)
     comparison = Comparison(
         shared={
-            "passes": passes,
-            "interval": passes // 4,
+            "steps": steps,
+            "interval": steps // 4,
             "net": DigitsCnn(),
             "batch_size": 50,
             "optimiser": {"lr": 0.006},

@@ -10,18 +10,18 @@ from tuneparts.search.arm import Resources
 from tuneparts.search.spec import Scale, Search
 
 NOTES = """
-Setting and passes of `random_vs_partitioned_mnist`, arms of `partition_best`. Nothing was tuned on
+Setting and steps of `random_vs_partitioned_mnist`, arms of `partition_best`. Nothing was tuned on
 MNIST. More replicates take `tuneparts extend`.
 """
 
 
 def search(scale: Scale) -> Search:
-    """Four arms at the same passes, on all data but the test."""
-    passes = scale.pick(smoke=40, cpu=2400, paper=60_000)
+    """Four arms at the same steps, on all data but the test."""
+    steps = scale.pick(smoke=40, cpu=2400, paper=60_000)
     comparison = Comparison(
         shared={
-            "passes": passes,
-            "interval": passes // 4,
+            "steps": steps,
+            "interval": steps // 4,
             "net": mnist.net(scale),
             "batch_size": scale.pick(smoke=20, cpu=50, paper=200),
             "optimiser": {"lr": scale.pick(smoke=3e-3, cpu=3e-3, paper=1e-3)},

@@ -4,8 +4,8 @@ Zeros or initial values, in a net with batch normalisation and in one without an
 """
 
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.models import DigitsCnn, MnistCnn, WideResNet
+from tuneparts.methods.partitioned import Partitioned
+from tuneparts.nets import DigitsCnn, MnistCnn, WideResNet
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.spec import Scale, Search
 
@@ -20,20 +20,20 @@ layers with 8, 16 and 32 channels and batch normalisation, and a small CNN witho
 
 def search(scale: Scale) -> Search:
     """Two nets, two defaults."""
-    passes = scale.pick(smoke=20, cpu=2400, paper=60_000)
+    steps = scale.pick(smoke=20, cpu=2400, paper=60_000)
     normed = scale.pick(
         smoke=WideResNet(depth=10, width=0.25),
         cpu=WideResNet(depth=10, width=0.5),
         paper=WideResNet(depth=16, width=1),
     )
     plain = scale.pick(smoke=DigitsCnn(), cpu=DigitsCnn(), paper=MnistCnn())
-    config = PartitionedConfig(
-        passes=passes,
-        interval=passes // 5,
+    config = Partitioned(
+        steps=steps,
+        interval=steps // 5,
         batch_size=scale.pick(smoke=20, cpu=50, paper=200),
         optimiser={"lr": scale.pick(smoke=0.006, cpu=0.006, paper=0.001)},
         hypers={"affine": {}, "samples": scale.pick(smoke=2, cpu=4, paper=20)},
-        hyper_lr=scale.pick(smoke=36 / passes, cpu=36 / passes, paper=1e-3),
+        hyper_lr=scale.pick(smoke=36 / steps, cpu=36 / steps, paper=1e-3),
     )
     return Search(
         name="partition_defaults",
@@ -46,7 +46,7 @@ def search(scale: Scale) -> Search:
             paper=DataConfig(name="mnist", rotated=True),
         ),
         metric="lml/per_example",
-        passes=passes,
+        steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=(0, 1, 2)),
         arms=tuple(
             Arm(

@@ -1,21 +1,21 @@
-"""Which form of partitioned training gives the best net at the same passes, on rotated digits?
+"""Which form of partitioned training gives the best net at the same steps, on rotated digits?
 
-The published form updates one partition a pass and spends every other pass on the hypers. The arms
+The published form updates one partition a step and spends every other step on the hypers. The arms
 change one thing after the other: hidden units instead of single weights, all partitions in each
-pass, fewer passes for hypers, weights and hypers in one pass, and a last stage of ordinary
+step, fewer steps for hypers, weights and hypers in one step, and a last stage of ordinary
 training.
 """
 
 from studies.comparison import Comparison
 from studies.forms import FAR, HELD_OUT, JOINT, LEAN, MIXED, Forms
 from tuneparts.data.config import DataConfig
-from tuneparts.models import DigitsCnn
+from tuneparts.nets import DigitsCnn
 from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Mlodozeniec et al. (2023) deal out single weights, update one partition in each step and take a
 hyper step after each; the other forms are ours, but for the node scheme and mixed batches (their
-appendix C). Data, net, rates and passes are those of `random_vs_partitioned`, and the hyper rate
+appendix C). Data, net, rates and steps are those of `random_vs_partitioned`, and the hyper rate
 times hyper steps is 18, and 36 in arms called `far`. For choosing among forms: every arm trains on
 997 digits and is compared by 300 validation digits. Every replicate draws the data
 anew. The arms `held_out_...` are validation-set optimisation, as a special case
@@ -25,12 +25,12 @@ back in the last stage.
 
 
 def search(scale: Scale) -> Search:
-    """Forms of partitioned training and of its rival, all at the same passes."""
-    passes = scale.pick(smoke=40, cpu=2400, paper=20_000)
+    """Forms of partitioned training and of its rival, all at the same steps."""
+    steps = scale.pick(smoke=40, cpu=2400, paper=20_000)
     comparison = Comparison(
         shared={
-            "passes": passes,
-            "interval": passes // 4,
+            "steps": steps,
+            "interval": steps // 4,
             "net": DigitsCnn(),
             "batch_size": 50,
             "optimiser": {"lr": 0.006},
@@ -40,12 +40,12 @@ def search(scale: Scale) -> Search:
     forms = Forms(comparison, train_on="train")
     return Search(
         name="partition_forms",
-        question="Which form of partitioned training gives the best net at the same passes?",
+        question="Which form of partitioned training gives the best net at the same steps?",
         notes=NOTES,
         scale=scale,
         data=DataConfig(name="digits", rotated=True, num_val=300),
         metric="val/accuracy",
-        passes=passes,
+        steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(100, 101, 102, 103, 104), paper=(100, 101, 102)),
         arms=(
             forms.arm("published"),

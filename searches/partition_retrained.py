@@ -10,8 +10,8 @@ from studies.comparison import Comparison
 from studies.division import GRIDS
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.models import DigitsCnn, MnistCnn
+from tuneparts.methods.partitioned import Partitioned
+from tuneparts.nets import DigitsCnn, MnistCnn
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.spec import Scale, Search
 
@@ -35,12 +35,12 @@ def search(scale: Scale, *, chunks: int = 3) -> Search:
     """
     if chunks not in GRIDS:
         raise ConfigError(f"grids are there for {sorted(GRIDS)} chunks, but `chunks` is {chunks}.")
-    passes = scale.pick(smoke=20, cpu=2400, paper=60_000)
+    steps = scale.pick(smoke=20, cpu=2400, paper=60_000)
     num = scale.pick(smoke=2, cpu=4, paper=20)
     setting = Comparison(
         shared={
-            "passes": passes,
-            "interval": passes // 5,
+            "steps": steps,
+            "interval": steps // 5,
             "net": scale.pick(smoke=DigitsCnn(), cpu=DigitsCnn(), paper=MnistCnn()),
             "batch_size": scale.pick(smoke=20, cpu=50, paper=200),
             "optimiser": {"lr": scale.pick(smoke=0.006, cpu=0.006, paper=0.001)},
@@ -63,7 +63,7 @@ def search(scale: Scale, *, chunks: int = 3) -> Search:
             paper=DataConfig(name="mnist", rotated=True),
         ),
         metric="val/accuracy",
-        passes=passes,
+        steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=(0, 1)),
         arms=(*leaders, *setting.retrained([arm.name for arm in leaders])),
         figures=("scores", "hypers"),
@@ -71,7 +71,7 @@ def search(scale: Scale, *, chunks: int = 3) -> Search:
 
 
 def _cell(setting: Comparison, grid: Any, data: int, weights: int) -> Arm:
-    config = PartitionedConfig(
+    config = Partitioned(
         **setting.shared,
         hypers=setting.learnt(),
         proportions=grid[data],

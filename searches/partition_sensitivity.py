@@ -5,8 +5,8 @@ The grids of data proportions against parameter proportions for two, three and f
 
 from studies.division import GRIDS
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.models import DigitsCnn, MnistCnn
+from tuneparts.methods.partitioned import Partitioned
+from tuneparts.nets import DigitsCnn, MnistCnn
 from tuneparts.search.algorithms.base import GridSearch
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.space import Choice
@@ -22,15 +22,15 @@ iterations, three proportions a side (the paper's grids are larger).
 
 def search(scale: Scale) -> Search:
     """One arm per number of chunks, a grid in each."""
-    passes = scale.pick(smoke=20, cpu=2400, paper=60_000)
-    config = PartitionedConfig(
-        passes=passes,
-        interval=passes // 5,
+    steps = scale.pick(smoke=20, cpu=2400, paper=60_000)
+    config = Partitioned(
+        steps=steps,
+        interval=steps // 5,
         net=scale.pick(smoke=DigitsCnn(), cpu=DigitsCnn(), paper=MnistCnn()),
         batch_size=scale.pick(smoke=20, cpu=50, paper=200),
         optimiser={"lr": scale.pick(smoke=0.006, cpu=0.006, paper=0.001)},
         hypers={"affine": {}, "samples": scale.pick(smoke=2, cpu=4, paper=20)},
-        hyper_lr=scale.pick(smoke=36 / passes, cpu=36 / passes, paper=1e-3),
+        hyper_lr=scale.pick(smoke=36 / steps, cpu=36 / steps, paper=1e-3),
     )
     data = scale.pick(
         smoke=DataConfig(name="digits", rotated=True, num_train=200),
@@ -45,7 +45,7 @@ def search(scale: Scale) -> Search:
         scale=scale,
         data=data,
         metric="lml/per_example",
-        passes=passes,
+        steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1), paper=(0, 1)),
         arms=tuple(
             Arm(

@@ -12,7 +12,7 @@ from tuneparts.search.spec import Scale, Search
 
 NOTES = """
 Subia-Waud & Dasmahapatra (2023) compare final accuracies with published ones. Here every arm
-starts from the same pretrained net, seed by seed, trains for the same number of passes, and is
+starts from the same pretrained net, seed by seed, trains for the same number of steps, and is
 compared with those of its own size: entropy in bits a weight (`matched` interpolates each family's
 accuracy there, seed by seed). Two references bound all arms: `float` is never rounded and trains
 as long by its own schedule; `free` has the schedule of the rounds and no fixing, so that what it

@@ -11,7 +11,7 @@ from tuneparts.search.spec import Scale, Search
 NOTES = """
 Subia-Waud & Dasmahapatra (2023, appendix, Figure 3) vary the epochs between rounds on CIFAR-10
 with a ResNet-18. Every arm starts from the same pretrained net, seed by seed, so that arms differ
-in passes: that is the question. At `cpu` scale: 5,000 rotated MNIST digits at 14 x 14 pixels, a
+in steps: that is the question. At `cpu` scale: 5,000 rotated MNIST digits at 14 x 14 pixels, a
 net of 6,218 weights, and an alpha for which the shorter runs still move deviations.
 """
 
@@ -36,7 +36,7 @@ def search(scale: Scale) -> Search:
         name="pwfn_epochs",
         question="How long must weights train between two rounds of fixing?",
         notes=NOTES,
-        passes=arm(usual).config.passes,
+        steps=arm(usual).config.steps,
         arms=tuple(
             arm(number)
             for number in scale.pick(smoke=(1, 2), cpu=(0.25, 0.5, 1, 3), paper=(1, 2, 3, 5, 10))

@@ -12,7 +12,7 @@ NOTES = """
 Subia-Waud & Dasmahapatra (2023, appendix, Figure 4) draw all combinations of alpha, epochs between
 rounds and a threshold gamma, which they do not define. Two things are thresholds: 2^-bits, below
 which a weight goes to zero and which is the finest value, and delta, the first distance at which
-weights are taken. Both are swept. Arms differ in the epochs between rounds and so in passes: that
+weights are taken. Both are swept. Arms differ in the epochs between rounds and so in steps: that
 is part of the question. `released` repeats one arm with the habits of the authors' code (fixed
 deviations are pulled on, weight decay moves fixed weights, clipping after the pull), for whoever
 follows published digits.
@@ -58,7 +58,7 @@ def search(scale: Scale) -> Search:
         name="pwfn_grid",
         question="How do pull, time between rounds and thresholds act together?",
         notes=NOTES,
-        passes=next(arm.config.passes for arm in arms if not arm.budget_note),
+        steps=next(arm.config.steps for arm in arms if not arm.budget_note),
         arms=tuple(arms),
         figures=(
             "sweep:param.sigma.alpha,test/accuracy",

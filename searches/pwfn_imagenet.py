@@ -7,8 +7,8 @@ from typing import Any
 
 from studies.fixing import Fixing
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.pwfn.config import PwfnConfig
-from tuneparts.models import Imagenet
+from tuneparts.methods.pwfn.config import Pwfn
+from tuneparts.nets import Imagenet
 from tuneparts.search.arm import Arm
 from tuneparts.search.spec import Scale, Search
 
@@ -45,7 +45,7 @@ def search(scale: Scale) -> Search:
         question=_QUESTION,
         notes=NOTES,
         data=DataConfig(name="imagenet", num_val=50_000),
-        passes=round(_STEPS),
+        steps=round(_STEPS),
         seeds=(0,),
         arms=tuple(arms),
         figures=("rounds:val/accuracy", "rounds:size/entropy"),
@@ -56,11 +56,11 @@ _QUESTION = "How small do published nets become, and what does it cost?"
 
 
 def _arm(setting: Fixing, name: str, *, suffix: str = "", **fields: Any) -> Arm:
-    config = PwfnConfig(
+    config = Pwfn(
         net=Imagenet(name=f"imagenet_{name}"),
         pretrained=f"torchvision:{name}",
         pretrain=0,
-        passes=round(_STEPS),
+        steps=round(_STEPS),
         interval=round(_STEPS / 40),
         batch_size=128,
         augmentation={"crop_padding": 16, "flip": True},

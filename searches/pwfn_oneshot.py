@@ -12,7 +12,7 @@ NOTES = """
 The claim of Subia-Waud & Dasmahapatra (2023) is that a weight's own deviation tells how far it may
 move. In rounds, training after each fixing repairs what a bad choice did, and hides the difference.
 Here every arm has the same pretrained net, seed by seed. Deviations train for as long as all rounds
-take otherwise, with means at rest; one pass later everything is fixed. `permuted` and `constant`
+take otherwise, with means at rest; one step later everything is fixed. `permuted` and `constant`
 show the clustering the same deviations at other places, or their median. The first threshold is two
 deviations, so that sizes are where rounding starts to cost. The comparison that counts, fixed
 before the runs, is `learnt` against `permuted` at exposure 1, at which entropies are equal; the
@@ -55,7 +55,7 @@ def search(scale: Scale) -> Search:
         name="pwfn_oneshot",
         question="Do learnt deviations say how far each weight may move?",
         notes=NOTES,
-        passes=whole,
+        steps=whole,
         paper_seeds=5,
         arms=tuple(arms),
         figures=("sweep:size/entropy,test/accuracy", "sweep:size/entropy,test/nll"),

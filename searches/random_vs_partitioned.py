@@ -1,12 +1,12 @@
 """How many random-search trials does one run that learns its augmentation replace, on digits?
 
 Handwritten digits, each turned by its own angle over the full circle. Search algorithms with many
-trials against methods that learn the same six ranges in one, at the same passes a trial.
+trials against methods that learn the same six ranges in one, at the same steps a trial.
 """
 
 from studies.comparison import Comparison
 from tuneparts.data.config import DataConfig
-from tuneparts.models import DigitsCnn
+from tuneparts.nets import DigitsCnn
 from tuneparts.search.spec import Scale, Search
 
 NOTES = """
@@ -27,11 +27,11 @@ replicate draws data anew, for all arms the same.
 
 def search(scale: Scale) -> Search:
     """Every arm of the comparison, with the best of each kind retrained."""
-    passes = scale.pick(smoke=40, cpu=2400, paper=20_000)
+    steps = scale.pick(smoke=40, cpu=2400, paper=20_000)
     comparison = Comparison(
         shared={
-            "passes": passes,
-            "interval": passes // 10,
+            "steps": steps,
+            "interval": steps // 10,
             "net": DigitsCnn(),
             "batch_size": 50,
             "optimiser": {"lr": 0.006},

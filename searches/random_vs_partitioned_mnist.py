@@ -1,7 +1,7 @@
 """How many random-search trials does one run that learns its augmentation replace, on MNIST?
 
 MNIST images, each turned by its own angle over the full circle. Search algorithms with many
-trials against methods that learn the same six ranges in one, at the same passes a trial.
+trials against methods that learn the same six ranges in one, at the same steps a trial.
 """
 
 from studies import mnist
@@ -27,11 +27,11 @@ are as printed at `paper` scale, and of equal reach at the others.
 
 def search(scale: Scale) -> Search:
     """Every arm of the comparison, with the best of each kind retrained."""
-    passes = scale.pick(smoke=40, cpu=2400, paper=60_000)
+    steps = scale.pick(smoke=40, cpu=2400, paper=60_000)
     comparison = Comparison(
         shared={
-            "passes": passes,
-            "interval": passes // 10,
+            "steps": steps,
+            "interval": steps // 10,
             "net": mnist.net(scale),
             "batch_size": scale.pick(smoke=20, cpu=50, paper=200),
             "optimiser": {"lr": scale.pick(smoke=3e-3, cpu=3e-3, paper=1e-3)},

@@ -7,9 +7,9 @@ needs fewer examples. The small version of `random_vs_partitioned`, on data that
 import math
 
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.config import StandardConfig
-from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.models import DigitsCnn
+from tuneparts.methods.baselines.config import Standard
+from tuneparts.methods.partitioned import Partitioned
+from tuneparts.nets import DigitsCnn
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.arm import Arm
 from tuneparts.search.space import Uniform
@@ -28,17 +28,17 @@ retrained net: the contrast is one at equal cost. More trials would find more.
 
 def search(scale: Scale) -> Search:
     """No augmentation, random search over it, learning it in one run, and retrained nets."""
-    passes = scale.pick(smoke=20, cpu=2400, paper=20_000)
+    steps = scale.pick(smoke=20, cpu=2400, paper=20_000)
     shared = {
-        "passes": passes,
+        "steps": steps,
         "interval": scale.pick(smoke=5, cpu=300, paper=2000),
         "net": DigitsCnn(),
         "batch_size": 50,
         "optimiser": {"lr": 0.006},
     }
     samples = {"samples": 4, "eval_samples": 4}
-    plain = StandardConfig(**shared, train_on="all")
-    augmented = StandardConfig(**shared, hypers={"affine": {}, **samples})
+    plain = Standard(**shared, train_on="all")
+    augmented = Standard(**shared, hypers={"affine": {}, **samples})
     retrained = augmented.replaced({"train_on": "all"})
     ranges = {"rotation": math.pi} | dict.fromkeys(
         ["translate_x", "translate_y", "scale_x", "scale_y", "shear"], 0.5
@@ -55,14 +55,12 @@ def search(scale: Scale) -> Search:
         references=("none",),
         answer="found",
         found={"hyper/rotation": math.pi},
-        passes=passes,
+        steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=tuple(range(10, 18)), paper=(0, 1, 2, 3, 4)),
         arms=(
             Arm(
                 name="partitioned",
-                config=PartitionedConfig(
-                    **shared, hypers={"affine": {}, **samples}, hyper_lr=36 / passes
-                ),
+                config=Partitioned(**shared, hypers={"affine": {}, **samples}, hyper_lr=36 / steps),
             ),
             Arm(
                 name="random",

@@ -6,8 +6,8 @@ The quickstart's question on MNIST images, each turned by its own angle over the
 import math
 
 from studies import mnist
-from tuneparts.methods.baselines.config import StandardConfig
-from tuneparts.methods.partitioned import PartitionedConfig
+from tuneparts.methods.baselines.config import Standard
+from tuneparts.methods.partitioned import Partitioned
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.space import Uniform
@@ -27,16 +27,16 @@ paper's go up to 3.
 
 def search(scale: Scale) -> Search:
     """No augmentation, random search over it, one partitioned run, and a retrained net."""
-    passes = scale.pick(smoke=20, cpu=4000, paper=60_000)
+    steps = scale.pick(smoke=20, cpu=4000, paper=60_000)
     shared = {
-        "passes": passes,
-        "interval": passes // 10,
+        "steps": steps,
+        "interval": steps // 10,
         "net": mnist.net(scale),
         "batch_size": scale.pick(smoke=20, cpu=100, paper=200),
         "optimiser": {"lr": scale.pick(smoke=3e-3, cpu=3e-3, paper=1e-3)},
     }
     samples = mnist.samples(scale)
-    augmented = StandardConfig(**shared, hypers={"affine": {}, **samples})
+    augmented = Standard(**shared, hypers={"affine": {}, **samples})
     resources = Resources(gpus=scale.pick(smoke=0, cpu=0, paper=0.5))
     ranges = {"rotation": math.pi} | dict.fromkeys(
         ["translate_x", "translate_y", "scale_x", "scale_y", "shear"], 0.5
@@ -52,15 +52,15 @@ def search(scale: Scale) -> Search:
         references=("none",),
         answer="found",
         found={"hyper/rotation": math.pi},
-        passes=passes,
+        steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2)),
         arms=(
             Arm(
                 name="partitioned",
-                config=PartitionedConfig(
+                config=Partitioned(
                     **shared,
                     hypers={"affine": {}, **samples},
-                    hyper_lr=scale.pick(smoke=40 / passes, cpu=40 / passes, paper=1e-3),
+                    hyper_lr=scale.pick(smoke=40 / steps, cpu=40 / steps, paper=1e-3),
                 ),
                 resources=resources,
             ),
@@ -76,7 +76,7 @@ def search(scale: Scale) -> Search:
             ),
             Arm(
                 name="none",
-                config=StandardConfig(**shared, train_on="all"),
+                config=Standard(**shared, train_on="all"),
                 resources=resources,
             ),
             Arm(

@@ -1,4 +1,4 @@
-"""Which search algorithm finds a good config of a small net in the fewest passes?
+"""Which search algorithm finds a good config of a small net in the fewest steps?
 
 Every search algorithm over one space on rotated digits: the optimiser with what belongs to it,
 the batch size and an augmentation range.
@@ -7,8 +7,8 @@ the batch size and an augmentation range.
 import math
 
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.config import StandardConfig
-from tuneparts.models import DigitsCnn
+from tuneparts.methods.baselines.config import Standard
+from tuneparts.nets import DigitsCnn
 from tuneparts.search.algorithms.base import Algorithm, GridSearch, RandomSearch
 from tuneparts.search.algorithms.halving import Asha, Hyperband, SuccessiveHalving
 from tuneparts.search.algorithms.pbt import Pbt
@@ -18,8 +18,8 @@ from tuneparts.search.space import Choice, Dimension, Int, LogNormal, Uniform
 from tuneparts.search.spec import Scale, Search
 
 NOTES = """
-Every algorithm has the same space, the same net of 13,706 weights and the same passes for a whole
-trial; how many trials each runs is chosen so that their passes are about equal, except for the
+Every algorithm has the same space, the same net of 13,706 weights and the same steps for a whole
+trial; how many trials each runs is chosen so that their steps are about equal, except for the
 grid, which has as many as it has combinations, and for a population, whose members all train to
 the end. Population-based training varies rotation alone, because a state trained under one
 optimiser or batch size is of no use under another. All choose by accuracy on 300 digits.
@@ -58,10 +58,10 @@ def grid() -> dict[str, Dimension]:
     }
 
 
-def algorithms(scale: Scale, passes: int) -> dict[str, Algorithm]:
-    """Name of an arm -> its algorithm; about as many passes for each."""
+def algorithms(scale: Scale, steps: int) -> dict[str, Algorithm]:
+    """Name of an arm -> its algorithm; about as many steps for each."""
     trials = scale.pick(smoke=4, cpu=16, paper=64)
-    many, least = 2 * trials, passes // scale.pick(smoke=4, cpu=4, paper=16)
+    many, least = 2 * trials, steps // scale.pick(smoke=4, cpu=4, paper=16)
     startup = {"n_startup_trials": trials // 3 + 1}
     return {
         "random": RandomSearch(num_trials=trials),
@@ -72,18 +72,18 @@ def algorithms(scale: Scale, passes: int) -> dict[str, Algorithm]:
         "nsgaii": Optuna(
             sampler="nsgaii", num_trials=trials, options={"population_size": max(2, trials // 4)}
         ),
-        "halving": SuccessiveHalving(num_trials=many, min_passes=least, reduction=2),
-        "hyperband": Hyperband(num_trials=many, min_passes=least, reduction=2),
-        "asha": Asha(num_trials=many, min_passes=least, reduction=2),
+        "halving": SuccessiveHalving(num_trials=many, min_steps=least, reduction=2),
+        "hyperband": Hyperband(num_trials=many, min_steps=least, reduction=2),
+        "asha": Asha(num_trials=many, min_steps=least, reduction=2),
     }
 
 
 def search(scale: Scale) -> Search:
     """Every algorithm on the same space, and a grid and a population on parts of it."""
-    passes = scale.pick(smoke=16, cpu=480, paper=8000)
-    config = StandardConfig(
-        passes=passes,
-        interval=passes // scale.pick(smoke=4, cpu=4, paper=16),
+    steps = scale.pick(smoke=16, cpu=480, paper=8000)
+    config = Standard(
+        steps=steps,
+        interval=steps // scale.pick(smoke=4, cpu=4, paper=16),
         net=DigitsCnn(),
         batch_size=50,
         optimiser={"lr": 0.006},
@@ -92,17 +92,17 @@ def search(scale: Scale) -> Search:
     first = ({"optimiser": {"kind": "adam", "lr": 0.006}, "batch_size": 50, ROTATION: 0.3},)
     searched = [
         Arm(name=name, config=config, algorithm=algorithm, space=space(), points=first)
-        for name, algorithm in algorithms(scale, passes).items()
+        for name, algorithm in algorithms(scale, steps).items()
     ]
     population = Pbt(population=scale.pick(smoke=4, cpu=8, paper=16), num_rounds=4)
     return Search(
         name="search_algorithms",
-        question="Which search algorithm finds a good config of a small net in the fewest passes?",
+        question="Which search algorithm finds a good config of a small net in the fewest steps?",
         notes=NOTES,
         scale=scale,
         data=DataConfig(name="digits", rotated=True, num_val=300),
         metric="val/accuracy",
-        passes=passes,
+        steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2, 3, 4)),
         arms=(
             *searched,

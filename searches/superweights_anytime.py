@@ -7,7 +7,7 @@ methods that the paper compares with: Shapeshifter Networks, a net with exits, a
 
 from studies import rivals
 from studies.sharing import MIXED_EPOCHS, Sharing, apart, wide_resnets
-from tuneparts.methods.ensembles.config import SlimmableConfig, UniversallySlimmableConfig
+from tuneparts.methods.ensembles.config import Slimmable, UniversallySlimmable
 from tuneparts.search.spec import Scale, Search
 
 NOTES = """
@@ -45,7 +45,7 @@ def search(scale: Scale) -> Search:
         cpu=widths,
         paper=wide_resnets((28, 7), (28, 6), (28, 5), (28, 4), (28, 3)),
     )
-    universal = UniversallySlimmableConfig(
+    universal = UniversallySlimmable(
         **plain, net=slim[0], widths=tuple(net.width / slim[0].width for net in slim)
     )
     random = shared.replaced({"sharing.clusters": "random"})
@@ -53,7 +53,7 @@ def search(scale: Scale) -> Search:
         name="superweights_anytime",
         question="How much accuracy does each operation buy when prediction may stop any time?",
         notes=NOTES,
-        passes=setting.passes(),
+        steps=setting.steps(),
         arms=(
             setting.arm("multi_width", shared, note=NOTE),
             setting.arm("multi_width_random", random, note=NOTE),
@@ -61,7 +61,7 @@ def search(scale: Scale) -> Search:
             setting.arm("independent_width", apart(**plain, members=widths)),
             setting.arm("independent_depth_width", apart(**plain, members=depths)),
             setting.arm("thin_width", apart(**plain, members=widths, parameter_budget=budget)),
-            setting.arm("slimmable", SlimmableConfig(**plain, members=slim)),
+            setting.arm("slimmable", Slimmable(**plain, members=slim)),
             setting.arm("universally_slimmable", universal),
             rivals.ssn(setting, plain, members=widths, budget=budget, name="ssn_width"),
             rivals.ssn(setting, plain, members=depths, budget=budget, name="ssn_depth_width"),

@@ -7,7 +7,7 @@ random clusters of the same sizes, members of different shape, and thin nets tha
 from typing import Any
 
 from studies.sharing import INITIALISATION, Sharing, apart, wide_resnets
-from tuneparts.methods.superweights.config import SuperweightsConfig
+from tuneparts.methods.superweights.config import SuperWeights
 from tuneparts.search.arm import Arm
 from tuneparts.search.spec import Scale, Search
 
@@ -18,7 +18,7 @@ thin ensembles are controls that the paper does not have. The released allocatio
 members) and 15.2 million weights (mixed members) at the least, so the smallest budgets merge
 clusters here, and mixed members use the envelope chain. `cpu` scale: three WRN-16-1 and WRN-22-0.8,
 16-1.2, 16-1 on 800 rotated MNIST digits of 14 x 14 pixels, norms of the batch in the gradient
-analysis, which takes 3 % of the passes. Absolute numbers do not compare with the paper's. Thin
+analysis, which takes 3 % of the steps. Absolute numbers do not compare with the paper's. Thin
 ensembles count all parameters in their budget, SuperWeights their templates only, 3 to 9 % fewer.
 """
 SEARCHED_EPOCHS = 221
@@ -47,7 +47,7 @@ def search(scale: Scale) -> Search:
     for budget in budgets:
         size = f"{budget // 1_000_000}m" if setting.is_paper else f"{budget // 1000}k"
         allocation = {"budget": budget, "when_short": "merge", **INITIALISATION}
-        one_each = SuperweightsConfig(
+        one_each = SuperWeights(
             **common,
             members=equal,
             allocation=allocation,
@@ -57,7 +57,7 @@ def search(scale: Scale) -> Search:
             {
                 "stages": setting.stages(epochs=SEARCHED_EPOCHS, unties=False),
                 "sharing": {"clusters": "gradient", "coefficients": "private"},
-                "passes": setting.passes(SEARCHED_EPOCHS),
+                "steps": setting.steps(SEARCHED_EPOCHS),
             }
         )
         random = conflict.replaced({"sharing.clusters": "random"})
@@ -80,7 +80,7 @@ def search(scale: Scale) -> Search:
         name="superweights_budget",
         question="Does sharing templates beat smaller nets at the same budget, and when?",
         notes=NOTES,
-        passes=setting.passes(),
+        steps=setting.steps(),
         arms=tuple(arms),
         figures=(
             "scores",

@@ -25,7 +25,7 @@ NOTE = f"{MIXED_EPOCHS - 200} epochs of search and analysis"
 
 def search(scale: Scale) -> Search:
     """The table's ensembles, and members of several widths and depths."""
-    setting = Sharing(scale=scale, cpu_passes=400)
+    setting = Sharing(scale=scale, cpu_steps=400)
     widths = scale.pick(
         smoke=wide_resnets((10, 1.5), (10, 1.1)),
         cpu=wide_resnets((16, 1.75), (16, 1.25), (16, 1.1)),
@@ -61,7 +61,7 @@ def search(scale: Scale) -> Search:
         data=data,
         compare=("swn_ho", "batch_ensemble"),
         references=("single",),
-        passes=setting.passes(),
+        steps=setting.steps(),
         arms=(*arms, *mixed),
         figures=(
             "scores",

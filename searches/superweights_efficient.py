@@ -7,8 +7,8 @@ MIMO, which cannot stop, and slimmable nets. Independent members pay for every w
 from studies import rivals
 from studies.ensembles import PRIVATE, baseline_arms
 from studies.sharing import INITIALISATION, MIXED_EPOCHS, Sharing, apart, wide_resnets
-from tuneparts.methods.ensembles.config import SlimmableConfig, UniversallySlimmableConfig
-from tuneparts.methods.superweights.config import SuperweightsConfig
+from tuneparts.methods.ensembles.config import Slimmable, UniversallySlimmable
+from tuneparts.methods.superweights.config import SuperWeights
 from tuneparts.search.spec import Scale, Search
 
 NOTES = """
@@ -38,13 +38,13 @@ def search(scale: Scale) -> Search:
     budget = scale.pick(smoke=210_000, cpu=530_000, paper=9_120_000)
     mixed = setting.gradient_shared(widths, budget, holds_out=True)
     plain = setting.training(milestones=(0.3, 0.6, 0.8), cutout=True, holds_out=True)
-    equal = SuperweightsConfig(
+    equal = SuperWeights(
         **plain,
         members=(net,) * num,
         allocation={"budget": budget, **INITIALISATION},
         sharing=PRIVATE,
     )
-    universal = UniversallySlimmableConfig(
+    universal = UniversallySlimmable(
         **plain, net=net, widths=tuple(one.width / net.width for one in widths)
     )
     return setting.search(
@@ -53,12 +53,12 @@ def search(scale: Scale) -> Search:
         notes=NOTES,
         holds_out=True,
         compare=("swn_widths", "batch_ensemble"),
-        passes=setting.passes(),
+        steps=setting.steps(),
         arms=(
             setting.arm("swn_widths", mixed, note=NOTE),
             setting.arm("swn_equal", equal),
             *baseline_arms(setting, net, num, member_norms=False, **plain),
-            setting.arm("slimmable", SlimmableConfig(**plain, members=widths)),
+            setting.arm("slimmable", Slimmable(**plain, members=widths)),
             setting.arm("universally_slimmable", universal),
             rivals.ssn(setting, plain, members=widths, budget=budget),
             rivals.msdnet(setting, plain),

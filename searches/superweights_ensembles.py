@@ -28,7 +28,7 @@ paper does not have.
 
 def search(scale: Scale) -> Search:
     """One net, four ways to make it an ensemble, and ensembles that cost more."""
-    setting = Sharing(scale=scale, cpu_passes=160)
+    setting = Sharing(scale=scale, cpu_steps=160)
     arms = table_arms(
         setting,
         interpolation_points=scale.pick(smoke=3, cpu=5, paper=11),
@@ -42,7 +42,7 @@ def search(scale: Scale) -> Search:
         notes=NOTES,
         compare=("swn_ho", "deep_ensemble"),
         references=("single",),
-        passes=setting.passes(),
+        steps=setting.steps(),
         arms=arms,
         figures=(
             "scores",

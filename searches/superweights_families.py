@@ -5,7 +5,7 @@ their own, both together at full price, and both made thinner until they cost as
 """
 
 from studies.sharing import MIXED_EPOCHS, Sharing, apart
-from tuneparts.models import MobileNetV2, WideResNet
+from tuneparts.nets import MobileNetV2, WideResNet
 from tuneparts.search.spec import Scale, Search
 
 NOTES = """
@@ -17,7 +17,7 @@ convolutions, which MobileNetV2 is made of and a Wide ResNet has as shortcuts, a
 Depthwise filters share among themselves. The random clusters, the thin ensemble and the single nets
 are controls that the paper does not have. `cpu` scale: WRN-16-1.25 and a MobileNetV2 of a quarter
 of its width on 800 rotated MNIST digits of 14 x 14 pixels, norms of the batch in the gradient
-analysis, and a rate of 0.02: in so few passes the MobileNetV2 learns nothing at the 0.1
+analysis, and a rate of 0.02: in so few steps the MobileNetV2 learns nothing at the 0.1
 of the other searches.
 """
 NOTE = f"{MIXED_EPOCHS - 200} epochs of search and analysis"
@@ -25,7 +25,7 @@ NOTE = f"{MIXED_EPOCHS - 200} epochs of search and analysis"
 
 def search(scale: Scale) -> Search:
     """Shared, at random and by gradients; independent, thin, and each net alone."""
-    setting = Sharing(scale=scale, cpu_passes=140, small_lr=0.02)
+    setting = Sharing(scale=scale, cpu_steps=140, small_lr=0.02)
     wide_resnet = scale.pick(
         smoke=WideResNet(depth=10, width=1.25),
         cpu=WideResNet(depth=16, width=1.25),
@@ -43,7 +43,7 @@ def search(scale: Scale) -> Search:
         question="Can nets of different families share templates, and does it help them?",
         notes=NOTES,
         compare=("shared", "deep_ensemble"),
-        passes=setting.passes(),
+        steps=setting.steps(),
         arms=(
             setting.arm("shared", shared, note=NOTE),
             setting.arm("shared_random", random, note=NOTE),

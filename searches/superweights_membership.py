@@ -37,7 +37,7 @@ def search(scale: Scale) -> Search:
         question="Which layers of a deep and a shallow net end up with the same templates?",
         notes=NOTES,
         compare=("published", "released"),
-        passes=setting.passes(MIXED_EPOCHS),
+        steps=setting.steps(MIXED_EPOCHS),
         arms=(
             setting.arm("published", published, note=NOTE),
             setting.arm("released", released, note=NOTE),
@@ -51,7 +51,7 @@ def _one_batch(setting: Sharing) -> dict[str, Any]:
     """At `paper` scale: as much training, where layers are compared on one batch of an epoch."""
     if not setting.is_paper:
         return {}
-    passes = setting.passes(MIXED_EPOCHS) - (EPOCH - 1)
+    steps = setting.steps(MIXED_EPOCHS) - (EPOCH - 1)
     lengths = {"search": 20, "untie": 10, "analysis": 1}
-    stages = {f"stages.{name}": num * EPOCH / passes for name, num in lengths.items()}
-    return {"passes": passes, **stages}
+    stages = {f"stages.{name}": num * EPOCH / steps for name, num in lengths.items()}
+    return {"steps": steps, **stages}

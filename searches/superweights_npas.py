@@ -5,8 +5,8 @@ Parameter allocation search: the architecture stays, the number of weights is gi
 
 from studies import rivals
 from studies.sharing import INITIALISATION, Sharing, apart
-from tuneparts.methods.superweights.config import SuperweightsConfig
-from tuneparts.models import WideResNet
+from tuneparts.methods.superweights.config import SuperWeights
+from tuneparts.nets import WideResNet
 from tuneparts.search.arm import Arm
 from tuneparts.search.spec import Scale, Search
 
@@ -41,7 +41,7 @@ def search(scale: Scale) -> Search:
     arms: list[Arm] = [setting.arm("whole", apart(**common, members=(net,)))]
     for budget in budgets:
         size = f"{budget / 1_000_000:.0f}m" if setting.is_paper else f"{budget // 1000}k"
-        bins = SuperweightsConfig(
+        bins = SuperWeights(
             **common,
             members=(net,),
             allocation={"budget": budget, **INITIALISATION},
@@ -51,7 +51,7 @@ def search(scale: Scale) -> Search:
             {
                 "stages": setting.stages(epochs=SEARCHED_EPOCHS, unties=False),
                 "sharing.clusters": "gradient",
-                "passes": setting.passes(SEARCHED_EPOCHS),
+                "steps": setting.steps(SEARCHED_EPOCHS),
             }
         )
         random = learnt.replaced({"sharing.clusters": "random"})
@@ -68,7 +68,7 @@ def search(scale: Scale) -> Search:
         question="How good is one net whose layers share weights, beside a narrow one?",
         notes=NOTES,
         references=("whole",),
-        passes=setting.passes(),
+        steps=setting.steps(),
         arms=tuple(arms),
         figures=(
             "scores",

@@ -7,8 +7,8 @@ from typing import Any
 
 from studies.sharing import INITIALISATION, Sharing, apart
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.superweights.config import SuperweightsConfig
-from tuneparts.models import Imagenet, WideResNet
+from tuneparts.methods.superweights.config import SuperWeights
+from tuneparts.nets import Imagenet, WideResNet
 from tuneparts.search.arm import Arm
 from tuneparts.search.spec import Scale, Search
 
@@ -24,7 +24,7 @@ CIFAR, and one to compare. The other scales run the same arms with a Wide ResNet
 the search.
 """
 EPOCH = 1_281_167 // 1024
-"""Passes."""
+"""Steps."""
 EPOCHS = 90
 SEARCHED_EPOCHS = 100
 """Nine of training with hard sharing, one to compare gradients of layers, ninety more."""
@@ -43,7 +43,7 @@ def search(scale: Scale) -> Search:
         setting.arm("smaller", apart(**common, members=(smaller,))),
     ]
     for percent in scale.pick(smoke=(50,), cpu=(50, 100), paper=(25, 38, 50, 100)):
-        bins = SuperweightsConfig(
+        bins = SuperWeights(
             **common,
             members=(net,),
             allocation={"relative": percent / 100, "when_short": "merge", **INITIALISATION},
@@ -54,7 +54,7 @@ def search(scale: Scale) -> Search:
             {
                 "stages": searched if is_paper else setting.stages(unties=False),
                 "sharing.clusters": "gradient",
-                "passes": SEARCHED_EPOCHS * EPOCH if is_paper else setting.passes(),
+                "steps": SEARCHED_EPOCHS * EPOCH if is_paper else setting.steps(),
             }
         )
         arms += [
@@ -69,7 +69,7 @@ def search(scale: Scale) -> Search:
         question="What does an ImageNet net lose when its layers share fewer weights?",
         notes=NOTES,
         references=("whole",),
-        passes=EPOCHS * EPOCH if is_paper else setting.passes(),
+        steps=EPOCHS * EPOCH if is_paper else setting.steps(),
         arms=tuple(arms),
         figures=("scores", "sweep:param.allocation.relative,test/accuracy"),
         **published,
@@ -79,7 +79,7 @@ def search(scale: Scale) -> Search:
 def _recipe() -> dict[str, Any]:
     """Fields of every config at `paper` scale."""
     return {
-        "passes": EPOCHS * EPOCH,
+        "steps": EPOCHS * EPOCH,
         "interval": EPOCH,
         "batch_size": 1024,
         "optimiser": {

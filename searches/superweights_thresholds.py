@@ -48,7 +48,7 @@ def search(scale: Scale) -> Search:
         question="How much do tau and beta matter, and is it the gradients that do?",
         notes=NOTES,
         holds_out=True,
-        passes=setting.passes(MIXED_EPOCHS),
+        steps=setting.steps(MIXED_EPOCHS),
         compare=("published", "published_random"),
         arms=tuple(arms),
         figures=(

@@ -166,7 +166,7 @@ def null_search() -> Callable[..., Any]:
             "scale": Scale.SMOKE,
             "data": DataConfig(name="digits", num_train=20, num_val=10, num_test=10),
             "metric": "val/accuracy",
-            "passes": 8,
+            "steps": 8,
             "seeds": (0,),
         }
         return Search(**{**values, **fields}, arms=arms)
@@ -182,7 +182,7 @@ def null_arm() -> Callable[..., Any]:
     from tuneparts.search.space import Uniform
 
     def make(name: str, **fields: Any) -> Arm:
-        config = FaultyConfig(passes=8, interval=2, **fields.pop("config", {}))
+        config = FaultyConfig(steps=8, interval=2, **fields.pop("config", {}))
         if "algorithm" in fields:
             fields.setdefault("space", {"x": Uniform(low=0.0, high=1.0)})
         return Arm(name=name, config=config, **fields)

@@ -10,7 +10,7 @@ import tuneparts
 ROOT = Path(tuneparts.__file__).parent
 LEVELS = {
     "core": 0,
-    "data": 1, "models": 1,
+    "data": 1, "nets": 1,
     "hypers": 2,
     "training": 3,
     "methods": 4,
@@ -39,7 +39,7 @@ SIZES = {
     "executors": (2116, 12, 21),
     "hypers": (1899, 7, 27),
     "methods": (9627, 54, 55),
-    "models": (1533, 8, 43),
+    "nets": (1533, 8, 43),
     "ray": (431, 3, 0),
     "results": (5252, 25, 52),
     "search": (5860, 29, 102),

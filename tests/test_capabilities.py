@@ -21,7 +21,7 @@ from tuneparts.data import sets
 from tuneparts.data.target import Target
 from tuneparts.hypers import BUILT_IN
 from tuneparts.methods import catalog
-from tuneparts.models import NETS
+from tuneparts.nets import NETS
 from tuneparts.results.figures.gallery import FIGURES
 from tuneparts.search.algorithms.base import Algorithm
 from tuneparts.search.algorithms.sampler import SAMPLERS

@@ -94,7 +94,7 @@ def test_python_runs_as_printed(block: Block, monkeypatch: pytest.MonkeyPatch) -
         tree.body = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
         assert tree.body, f"{block.place}: nothing of it can be checked"
     # The code as it stands, but for budgets: a reader trains longer than a test.
-    source = re.sub(r"\bpasses=[\d_]+", "passes=8", ast.unparse(tree))
+    source = re.sub(r"\bsteps=[\d_]+", "steps=8", ast.unparse(tree))
     # A module that can be imported, as the reader's file can: a worker finds functions by name.
     module = types.ModuleType("document")
     monkeypatch.setitem(sys.modules, "document", module)

@@ -43,7 +43,7 @@ from tuneparts.methods import partitioned as partition
 
 x = torch.randn(40, 4)
 net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-found = partition.fit(net, x, (x[:, 0] > 0).long(), passes=8, interval=4, batch_size=8)
+found = partition.fit(net, x, (x[:, 0] > 0).long(), steps=8, interval=4, batch_size=8)
 print(found.predict(x).shape[0])
 """
 

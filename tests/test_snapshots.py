@@ -34,7 +34,7 @@ def test_the_fields_of_a_search() -> None:
 
 @pytest.mark.mlflow
 def test_what_a_search_writes_into_an_mlflow_store(results: Path) -> None:
-    config = tuneparts.StandardConfig(passes=4, interval=2, net="mlp")
+    config = tuneparts.Standard(steps=4, interval=2, net="mlp")
     arms = (
         tuneparts.Arm(
             name="random",
@@ -50,7 +50,7 @@ def test_what_a_search_writes_into_an_mlflow_store(results: Path) -> None:
         scale="smoke",
         data=tuneparts.DataConfig(name="digits", num_train=60, num_val=20, num_test=20),
         metric="val/accuracy",
-        passes=4,
+        steps=4,
         seeds=(0, 1),
         arms=arms,
     )

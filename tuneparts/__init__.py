@@ -4,9 +4,9 @@ What a search file needs can be imported from here. The names are listed in `__i
 imported when they are first used, so `import tuneparts` is quick.
 
 Example:
-    >>> from tuneparts import Arm, Choice, GridSearch, StandardConfig
+    >>> from tuneparts import Arm, Choice, GridSearch, Standard
     >>> widths = {"net.widths": Choice(options=((16,), (32,)))}
-    >>> Arm(name="a", config=StandardConfig(), algorithm=GridSearch(), space=widths).trials_per_seed
+    >>> Arm(name="a", config=Standard(), algorithm=GridSearch(), space=widths).trials_per_seed
     2
 """
 

@@ -1,4 +1,8 @@
 # Public name -> module that has it. `__init__.py` reads this table, and so do type checkers.
+from tuneparts import data as data
+from tuneparts import nets as nets
+from tuneparts import ray as ray
+from tuneparts import testing as testing
 from tuneparts.core.schema import Direction as Direction
 from tuneparts.core.schema import Metric as Metric
 from tuneparts.data.config import DataConfig as DataConfig
@@ -7,30 +11,30 @@ from tuneparts.data.target import Classes as Classes
 from tuneparts.data.target import OwnLoss as OwnLoss
 from tuneparts.data.target import Target as Target
 from tuneparts.data.target import Values as Values
-from tuneparts.methods.baselines.config import AugerinoConfig as AugerinoConfig
-from tuneparts.methods.baselines.config import LaplaceConfig as LaplaceConfig
-from tuneparts.methods.baselines.config import LastLayerConfig as LastLayerConfig
-from tuneparts.methods.baselines.config import PosthocConfig as PosthocConfig
-from tuneparts.methods.baselines.config import StandardConfig as StandardConfig
-from tuneparts.methods.baselines.config import ValidationConfig as ValidationConfig
-from tuneparts.methods.ensembles.config import BatchEnsembleConfig as BatchEnsembleConfig
-from tuneparts.methods.ensembles.config import DeepEnsembleConfig as DeepEnsembleConfig
-from tuneparts.methods.ensembles.config import HneConfig as HneConfig
-from tuneparts.methods.ensembles.config import MimoConfig as MimoConfig
-from tuneparts.methods.ensembles.config import MsdNetConfig as MsdNetConfig
-from tuneparts.methods.ensembles.config import SlimmableConfig as SlimmableConfig
+from tuneparts.methods.baselines.config import Augerino as Augerino
+from tuneparts.methods.baselines.config import Laplace as Laplace
+from tuneparts.methods.baselines.config import LastLayer as LastLayer
+from tuneparts.methods.baselines.config import PosthocLaplace as PosthocLaplace
+from tuneparts.methods.baselines.config import Standard as Standard
+from tuneparts.methods.baselines.config import ValidationSet as ValidationSet
+from tuneparts.methods.ensembles.config import BatchEnsemble as BatchEnsemble
+from tuneparts.methods.ensembles.config import DeepEnsemble as DeepEnsemble
+from tuneparts.methods.ensembles.config import Hne as Hne
+from tuneparts.methods.ensembles.config import Mimo as Mimo
+from tuneparts.methods.ensembles.config import MsdNetEnsemble as MsdNetEnsemble
+from tuneparts.methods.ensembles.config import Slimmable as Slimmable
 from tuneparts.methods.ensembles.config import (
-    UniversallySlimmableConfig as UniversallySlimmableConfig,
+    UniversallySlimmable as UniversallySlimmable,
 )
-from tuneparts.methods.federated.config import FedAvgConfig as FedAvgConfig
-from tuneparts.methods.federated.config import FederatedConfig as FederatedConfig
-from tuneparts.methods.objective import ObjectiveConfig as ObjectiveConfig
-from tuneparts.methods.partitioned.config import PartitionedConfig as PartitionedConfig
+from tuneparts.methods.federated.config import FedAvg as FedAvg
+from tuneparts.methods.federated.config import Federated as Federated
+from tuneparts.methods.objective import Objective as Objective
+from tuneparts.methods.partitioned.config import Partitioned as Partitioned
 from tuneparts.methods.partitioned.config import ReleasedConfig as ReleasedConfig
-from tuneparts.methods.pwfn.config import PwfnConfig as PwfnConfig
-from tuneparts.methods.superweights.config import SsnConfig as SsnConfig
-from tuneparts.methods.superweights.config import SuperweightsConfig as SuperweightsConfig
-from tuneparts.models import Own as Own
+from tuneparts.methods.pwfn.config import Pwfn as Pwfn
+from tuneparts.methods.superweights.config import Ssn as Ssn
+from tuneparts.methods.superweights.config import SuperWeights as SuperWeights
+from tuneparts.nets import Own as Own
 from tuneparts.results.results import Results as Results
 from tuneparts.results.results import load as load
 from tuneparts.results.running import extend as extend
@@ -59,7 +63,7 @@ from tuneparts.search.space import Uniform as Uniform
 from tuneparts.search.spec import Scale as Scale
 from tuneparts.search.spec import Search as Search
 from tuneparts.search.stopping import Stop as Stop
-from tuneparts.training.config import MethodConfig as MethodConfig
+from tuneparts.training.config import Method as Method
 from tuneparts.training.config import Runtime as Runtime
 from tuneparts.training.learner import Context as Context
 from tuneparts.training.learner import Learner as Learner

@@ -16,7 +16,7 @@ COLUMNS = ("arm", "total", "open", *OUTCOMES, "fraction", "best")
 def arms(metadata: RunCard, trials: pd.DataFrame) -> pd.DataFrame:
     """Count the trials of each arm: one row per arm with `COLUMNS`.
 
-    `fraction` is the share of the arm's passes that is done: a trial that ended early counts as
+    `fraction` is the share of the arm's steps that is done: a trial that ended early counts as
     whole, and where the budget varies (0) only ended ones count. `best` is by the metric.
     """
     rows = []
@@ -26,8 +26,8 @@ def arms(metadata: RunCard, trials: pd.DataFrame) -> pd.DataFrame:
         ended = own["outcome"].isin([*OUTCOMES, NOT_STARTED])
         scores = column(own, metric.name).dropna() if metric else pd.Series(dtype=float)
         is_up = metric is not None and metric.direction is schema.Direction.UP
-        passes = column(own[~ended], "cost/passes").fillna(0.0).clip(upper=arm.passes)
-        begun = float(passes.sum()) / arm.passes if arm.passes else 0.0
+        steps = column(own[~ended], "cost/steps").fillna(0.0).clip(upper=arm.steps)
+        begun = float(steps.sum()) / arm.steps if arm.steps else 0.0
         rows.append(
             {
                 "arm": arm.name,
@@ -42,8 +42,8 @@ def arms(metadata: RunCard, trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def fraction(metadata: RunCard, of_arms: pd.DataFrame) -> float:
-    """Return which share of the whole search is done, with arms weighed by their passes."""
-    weights = [arm.num_expected * max(arm.passes, 1) for arm in metadata.arms]
+    """Return which share of the whole search is done, with arms weighed by their steps."""
+    weights = [arm.num_expected * max(arm.steps, 1) for arm in metadata.arms]
     parts: list[float] = of_arms["fraction"].tolist()
     return sum(w * part for w, part in zip(weights, parts, strict=True)) / sum(weights)
 

@@ -62,7 +62,7 @@ def _curves(steps: pd.DataFrame) -> None:
     first = parts.telling(steps["metric"].value_counts().to_dict())
     metric = st.selectbox("Metric", metrics, index=metrics.index(first))
     own = steps[steps["metric"] == metric]
-    st.line_chart(own, x="step", y="value", x_label="passes", y_label=label(metric), height=280)
+    st.line_chart(own, x="step", y="value", x_label="steps", y_label=label(metric), height=280)
 
 
 def _metrics(row: dict[str, object]) -> None:
@@ -80,7 +80,7 @@ def _metrics(row: dict[str, object]) -> None:
 
 
 def report_lines(steps: pd.DataFrame) -> list[str]:
-    """Return a line per report, oldest first: time, passes and metrics."""
+    """Return a line per report, oldest first: time, steps and metrics."""
     lines = []
     for step, own in steps.sort_values(["step", "metric"]).groupby("step"):
         words = ", ".join(
@@ -88,5 +88,5 @@ def report_lines(steps: pd.DataFrame) -> list[str]:
             for name, value in zip(own["metric"], own["value"], strict=True)
             if name.split("/")[0] in {"train", "val", "test", "hyper", "lml"}
         )
-        lines.append(f"{own['time'].max():%H:%M:%S} {step:>7} passes: {words}")
+        lines.append(f"{own['time'].max():%H:%M:%S} {step:>7} steps: {words}")
     return lines

@@ -16,11 +16,11 @@ from tuneparts import (
     Context,
     DataConfig,
     Learner,
-    PartitionedConfig,
+    Partitioned,
     RandomSearch,
     Scale,
     Search,
-    StandardConfig,
+    Standard,
     Uniform,
 )
 from tuneparts.hypers import REAL, Call, Hyper, Number
@@ -50,7 +50,7 @@ class Offset(Hyper):
         return outputs_BK + now["size"]
 
 
-class GentleConfig(StandardConfig):
+class GentleConfig(Standard):
     """Method: standard training whose weights shrink a little after each step."""
 
     shrink: float = 0.001
@@ -76,15 +76,15 @@ class GentleLearner(StandardLearner):
 
 def search(scale: Scale) -> Search:
     """The method at random strengths, and the hyper learnt in one run."""
-    passes = scale.pick(smoke=60, cpu=600, paper=6000)
-    shared = {"passes": passes, "interval": passes // 6, "net": net, "batch_size": 15}
+    steps = scale.pick(smoke=60, cpu=600, paper=6000)
+    shared = {"steps": steps, "interval": steps // 6, "net": net, "batch_size": 15}
     return Search(
         name="flowers",
         question="Do gentle steps or a learnt offset help to tell flowers apart?",
         scale=scale,
         data=DataConfig(name=flowers, num_val=30, num_test=30, standardise=True),
         metric="val/accuracy",
-        passes=passes,
+        steps=steps,
         seeds=(0, 1),
         arms=(
             Arm(
@@ -93,6 +93,6 @@ def search(scale: Scale) -> Search:
                 algorithm=RandomSearch(num_trials=scale.pick(smoke=3, cpu=8, paper=32)),
                 space={"shrink": Uniform(low=1e-4, high=1e-1, log=True)},
             ),
-            Arm(name="offset", config=PartitionedConfig(**shared, hypers={"offset": Offset()})),
+            Arm(name="offset", config=Partitioned(**shared, hypers={"offset": Offset()})),
         ),
     )

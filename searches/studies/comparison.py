@@ -1,7 +1,7 @@
 """The arms of one comparison: search algorithms against methods that learn hypers in one run.
 
 The searches that ask this question differ in data, net and size; which arms there are, what each
-may see and how many passes it has is the same, and stands here.
+may see and how many steps it has is the same, and stands here.
 """
 
 import math
@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 from studies import reach
 from tuneparts.core.config import Config
 from tuneparts.data.config import DataConfig
-from tuneparts.hypers import LilaConfig
+from tuneparts.hypers import Affine
 from tuneparts.methods.baselines.config import (
-    AugerinoConfig,
-    LaplaceConfig,
-    LastLayerConfig,
-    StandardConfig,
-    ValidationConfig,
+    Augerino,
+    Laplace,
+    LastLayer,
+    Standard,
+    ValidationSet,
 )
-from tuneparts.methods.partitioned import PartitionedConfig
+from tuneparts.methods.partitioned import Partitioned
 from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.halving import Asha
@@ -28,16 +28,16 @@ from tuneparts.search.algorithms.sampler import Optuna
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.space import Dimension, Uniform
 from tuneparts.search.spec import Scale, Search
-from tuneparts.training.config import MethodConfig
+from tuneparts.training.config import Method
 
-C = TypeVar("C", bound=MethodConfig)
+C = TypeVar("C", bound=Method)
 
 PAPER_RANGE = 3.0
 """Largest nuisance range that random search draws in Mlodozeniec et al. (2023, appendix G)."""
 TIGHT_RANGE = 0.5
 """The same as a practitioner would choose it."""
 LAST_STAGE = 0.25
-"""Share of the passes for fine-tuning and for the release."""
+"""Share of the steps for fine-tuning and for the release."""
 PRINTED = {
     "partitioned": 1e-3,
     "released": 1e-3,
@@ -66,7 +66,7 @@ class Comparison(Config):
     """The settings that all arms of the comparison share, and the arms made from them."""
 
     shared: dict[str, Any]
-    """Fields of every config: passes, interval, net, batch_size, and optimiser with its `lr`."""
+    """Fields of every config: steps, interval, net, batch_size, and optimiser with its `lr`."""
     samples: dict[str, int]
     """Augmentation samples: `samples` and `eval_samples`."""
     start: float = 0.3
@@ -76,12 +76,12 @@ class Comparison(Config):
     """Hyper rate times hyper steps of every learner: how far an unconstrained range can travel.
     None takes the rates that the papers print."""
     evidence_every: int = 20
-    """Weight steps per evidence step of Laplace."""
+    """Updates per evidence step of Laplace."""
     resources: Resources = Resources()
 
     def learnt(self) -> dict[str, Any]:
         """Hypers of methods that learn all six ranges."""
-        return {"affine": dict.fromkeys(LilaConfig.NAMES, self.start), **self.samples}
+        return {"affine": dict.fromkeys(Affine.NAMES, self.start), **self.samples}
 
     def last_stage(self) -> dict[str, Any]:
         """Settings of fine-tuning and of the release: half the learning rate, annealed."""
@@ -89,15 +89,15 @@ class Comparison(Config):
         optimiser |= {"lr": optimiser["lr"] / 2, "schedule": "cosine"}
         return {"fraction": LAST_STAGE, "optimiser": optimiser}
 
-    def augmented(self, **fields: Any) -> StandardConfig:
+    def augmented(self, **fields: Any) -> Standard:
         """A standard net at ranges that a search or another arm will fill in."""
-        return StandardConfig(**{**self.shared, "hypers": self.learnt(), **fields})
+        return Standard(**{**self.shared, "hypers": self.learnt(), **fields})
 
     def references(self) -> tuple[Arm, ...]:
         """Two reference arms: no augmentation, and the rotations that made the data."""
-        oracle = {"affine": {**dict.fromkeys(LilaConfig.NAMES, 0.0), "rotation": math.pi}}
+        oracle = {"affine": {**dict.fromkeys(Affine.NAMES, 0.0), "rotation": math.pi}}
         return (
-            self._arm("none", StandardConfig(**self.shared, train_on="all")),
+            self._arm("none", Standard(**self.shared, train_on="all")),
             self._arm("oracle", self.augmented(hypers={**oracle, **self.samples}, train_on="all")),
         )
 
@@ -105,15 +105,15 @@ class Comparison(Config):
         """Every method that learns the ranges while it trains."""
         learnt = {**self.shared, "hypers": self.learnt()}
         late = self.last_stage()
-        configs: dict[str, MethodConfig] = {
-            "partitioned": PartitionedConfig(**learnt),
+        configs: dict[str, Method] = {
+            "partitioned": Partitioned(**learnt),
             "released": ReleasedConfig(**learnt, release=late),
-            "validation": ValidationConfig(**learnt),
-            "validation_finetuned": ValidationConfig(**learnt, finetune=late),
-            "augerino": AugerinoConfig(**learnt),
-            "augerino_unsafe": AugerinoConfig(**learnt, safe=False),
-            "laplace": LaplaceConfig(**learnt, **LAPLACE, evidence_every=self.evidence_every),
-            "last_layer": LastLayerConfig(**learnt),
+            "validation": ValidationSet(**learnt),
+            "validation_finetuned": ValidationSet(**learnt, finetune=late),
+            "augerino": Augerino(**learnt),
+            "augerino_unsafe": Augerino(**learnt, safe=False),
+            "laplace": Laplace(**learnt, **LAPLACE, evidence_every=self.evidence_every),
+            "last_layer": LastLayer(**learnt),
         }
         return tuple(self._arm(name, self.at_rate(config)) for name, config in configs.items())
 
@@ -151,7 +151,7 @@ class Comparison(Config):
             self._arm(
                 "asha",
                 config,
-                algorithm=Asha(num_trials=trials.asha, min_passes=interval),
+                algorithm=Asha(num_trials=trials.asha, min_steps=interval),
                 space=tight,
             ),
             self._arm(
@@ -183,7 +183,7 @@ class Comparison(Config):
             references=("none", "oracle"),
             answer="equivalent_trials",
             found={"hyper/rotation": math.pi},
-            passes=self.shared["passes"],
+            steps=self.shared["steps"],
             seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=(0, 1, 2, 3, 4)),
             arms=(
                 *self.learners(),
@@ -212,5 +212,5 @@ def space(largest: float) -> dict[str, Dimension]:
     """Search space of the six ranges: rotation up to pi, the other five up to `largest`."""
     return {
         f"hypers.affine.{name}": Uniform(low=0.0, high=math.pi if name == "rotation" else largest)
-        for name in LilaConfig.NAMES
+        for name in Affine.NAMES
     }

@@ -7,9 +7,9 @@ from typing import Any
 
 from studies import rivals
 from studies.sharing import BY_GRADIENTS, INITIALISATION, Sharing, apart, wide_resnets
-from tuneparts.methods.ensembles.config import BatchEnsembleConfig, MimoConfig
-from tuneparts.methods.superweights.config import SuperweightsConfig
-from tuneparts.models import NetConfig, WideResNet
+from tuneparts.methods.ensembles.config import BatchEnsemble, Mimo
+from tuneparts.methods.superweights.config import SuperWeights
+from tuneparts.nets import NetConfig, WideResNet
 from tuneparts.search.arm import Arm
 
 LONGER = "published with 250 epochs"
@@ -38,7 +38,7 @@ def table_arms(setting: Sharing, *, beta: float = 0.9, **fields: Any) -> tuple[A
     )
     small = scale.pick(smoke=77_000, cpu=173_000, paper=36_500_000)
     large = scale.pick(smoke=126_000, cpu=426_000, paper=120_000_000)
-    shared = SuperweightsConfig(
+    shared = SuperWeights(
         **common,
         members=(net,) * num,
         allocation={"budget": small, **INITIALISATION},
@@ -81,9 +81,9 @@ def baseline_arms(
     """
     published = setting.as_published()
     start = {"fast_start": "normal"} if setting.is_paper else {}
-    batch_ensemble = BatchEnsembleConfig(**common, net=net, num_members=num, **start)
+    batch_ensemble = BatchEnsemble(**common, net=net, num_members=num, **start)
     batch_ensemble = batch_ensemble.replaced(published)
-    mimo = MimoConfig(
+    mimo = Mimo(
         **common, net=net, num_members=min(num, 3), batch_repetitions=4 if setting.is_paper else 1
     )
     found = [setting.arm("batch_ensemble", batch_ensemble, note=LONGER)]

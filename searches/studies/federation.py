@@ -11,15 +11,15 @@ from pydantic import Field
 
 from studies.comparison import TIGHT_RANGE, space
 from tuneparts.core.config import Config
-from tuneparts.hypers import LilaConfig
-from tuneparts.methods.federated import ExchangeConfig, FedAvgConfig, FederatedConfig
+from tuneparts.hypers import Affine
+from tuneparts.methods.federated import ExchangeConfig, FedAvg, Federated
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Scale, Search
 
 C = TypeVar("C", bound=ExchangeConfig)
-MORE_PASSES = (
+MORE_STEPS = (
     "as many rounds as the others; a client trains each partition from its chunk on, and judges"
 )
 
@@ -32,7 +32,7 @@ class Federation(Config):
     num_asked: int = Field(gt=0)
     """Clients per round."""
     num_batches: int = Field(gt=0)
-    """Batches of one client; fixes how many passes the rounds can take."""
+    """Batches of one client; fixes how many steps the rounds can take."""
     shared: dict[str, Any]
     """Fields of every config: net, batch_size, optimiser, clients, server."""
     samples: dict[str, int]
@@ -50,20 +50,20 @@ class Federation(Config):
     resources: Resources = Resources()
 
     @property
-    def passes(self) -> int:
-        """Passes of federated averaging: each client that is asked goes through its data once."""
+    def steps(self) -> int:
+        """Steps of federated averaging: each client that is asked goes through its data once."""
         return self.rounds * self.num_asked * self.num_batches
 
     def arms(self) -> tuple[Arm, ...]:
         """Five arms: learnt hypers; fixed, searched and oracle ones; averaging at learnt ones."""
-        affine = dict.fromkeys(LilaConfig.NAMES, 0.0)
+        affine = dict.fromkeys(Affine.NAMES, 0.0)
         augmented = self._averaging(affine={})
         return (
             Arm(
                 name="federated",
                 config=self._federated(),
                 resources=self.resources,
-                budget_note=MORE_PASSES,
+                budget_note=MORE_STEPS,
             ),
             self._arm("fedavg", self._averaging()),
             self._arm(
@@ -88,7 +88,7 @@ class Federation(Config):
             metric="val/accuracy",
             compare=("federated", "fedavg"),
             references=("oracle",),
-            passes=self.passes,
+            steps=self.steps,
             seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=(0, 1, 2)),
             arms=self.arms(),
             figures=(
@@ -99,18 +99,18 @@ class Federation(Config):
             ),
         )
 
-    def _federated(self) -> FederatedConfig:
-        config = FederatedConfig(
-            **self._fields(affine=dict.fromkeys(LilaConfig.NAMES, self.start)),
+    def _federated(self) -> Federated:
+        config = Federated(
+            **self._fields(affine=dict.fromkeys(Affine.NAMES, self.start)),
             proportions=self.proportions,
             hyper_lr=self.hyper_lr,
             hyper_batches=self.hyper_batches,
         )
         # A client of the first chunk trains every partition, and no client has more to do.
-        return _limited(config, len(self.proportions) * self.passes, self.rounds)
+        return _limited(config, len(self.proportions) * self.steps, self.rounds)
 
-    def _averaging(self, **hypers: Any) -> FedAvgConfig:
-        return _limited(FedAvgConfig(**self._fields(**hypers)), self.passes, self.rounds)
+    def _averaging(self, **hypers: Any) -> FedAvg:
+        return _limited(FedAvg(**self._fields(**hypers)), self.steps, self.rounds)
 
     def _fields(self, **hypers: Any) -> dict[str, Any]:
         return {
@@ -121,11 +121,11 @@ class Federation(Config):
             "hypers": {"dropout": {"rate": self.dropout}, **hypers, **self.samples},
         }
 
-    def _arm(self, name: str, config: FedAvgConfig, **fields: Any) -> Arm:
+    def _arm(self, name: str, config: FedAvg, **fields: Any) -> Arm:
         return Arm(name=name, config=config, resources=self.resources, **fields)
 
 
-def _limited(config: C, passes: int, rounds: int) -> C:
-    """Set `passes` to cover all rounds, and `interval` to the passes of one report's rounds."""
+def _limited(config: C, steps: int, rounds: int) -> C:
+    """Set `steps` to cover all rounds, and `interval` to the steps of one report's rounds."""
     per_report = config.rounds_per_report or 1
-    return config.replaced({"passes": passes, "interval": passes // rounds * per_report})
+    return config.replaced({"steps": steps, "interval": steps // rounds * per_report})

@@ -10,12 +10,12 @@ from typing import Any
 
 from tuneparts.core.config import Config
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.config import StandardConfig
-from tuneparts.methods.pwfn.config import PwfnConfig
-from tuneparts.models import DigitsCnn, ResNet18
+from tuneparts.methods.baselines.config import Standard
+from tuneparts.methods.pwfn.config import Pwfn
+from tuneparts.nets import DigitsCnn, ResNet18
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.spec import Scale, Search
-from tuneparts.training.config import MethodConfig
+from tuneparts.training.config import Method
 
 
 class Fixing(Config):
@@ -32,7 +32,7 @@ class Fixing(Config):
 
     @property
     def pretrain(self) -> int:
-        """Passes before weights become Gaussians."""
+        """Steps before weights become Gaussians."""
         if self.harder:
             return self.scale.pick(smoke=10, cpu=3000, paper=35_000)
         if self.converged:
@@ -40,22 +40,22 @@ class Fixing(Config):
         return self.scale.pick(smoke=10, cpu=800, paper=10_500)
 
     @property
-    def passes(self) -> int:
-        """Passes of a trial with rounds of the usual length."""
+    def steps(self) -> int:
+        """Steps of a trial with rounds of the usual length."""
         rounds = 600 if self.harder else 800
         return self.pretrain + self.scale.pick(smoke=10, cpu=rounds, paper=4734)
 
-    def config(self, *, rounds: int | None = None, **fields: Any) -> PwfnConfig:
+    def config(self, *, rounds: int | None = None, **fields: Any) -> Pwfn:
         """Pretraining and rounds.
 
         Args:
-            rounds: passes for all rounds together, the usual number when not given.
+            rounds: steps for all rounds together, the usual number when not given.
             fields: what the question varies.
         """
-        passes = self.passes if rounds is None else self.pretrain + rounds
-        return PwfnConfig(
-            **self._shared(passes),
-            pretrain=self.pretrain / passes,
+        steps = self.steps if rounds is None else self.pretrain + rounds
+        return Pwfn(
+            **self._shared(steps),
+            pretrain=self.pretrain / steps,
             shares_pretraining=self._shares_pretraining,
             **fields,
         )
@@ -65,11 +65,11 @@ class Fixing(Config):
         # Searches whose results are published without it keep their digests.
         return self.converged or self.harder or self.scale is Scale.PAPER
 
-    def unfixed(self) -> StandardConfig:
-        """The reference without fixing: the same net, augmentation and number of passes."""
-        return StandardConfig(**self._shared(self.passes))
+    def unfixed(self) -> Standard:
+        """The reference without fixing: the same net, augmentation and number of steps."""
+        return Standard(**self._shared(self.steps))
 
-    def arm(self, name: str, config: MethodConfig, **fields: Any) -> Arm:
+    def arm(self, name: str, config: Method, **fields: Any) -> Arm:
         """An arm with the resources of this scale."""
         resources = Resources(gpus=self.scale.pick(smoke=0, cpu=0, paper=0.5))
         return Arm(name=name, config=config, resources=resources, **fields)
@@ -89,18 +89,18 @@ class Fixing(Config):
                 "scale": self.scale,
                 "data": self._data(),
                 "metric": "val/accuracy",
-                "passes": self.passes,
+                "steps": self.steps,
                 "seeds": tuple(range(seeds)),
                 **fields,
             }
         )
 
-    def _shared(self, passes: int) -> dict[str, Any]:
+    def _shared(self, steps: int) -> dict[str, Any]:
         if self.harder and self.scale is not Scale.PAPER:
-            return self._harder(passes)
+            return self._harder(steps)
         return {
-            "passes": passes,
-            "interval": max(1, passes // self.num_reports),
+            "steps": steps,
+            "interval": max(1, steps // self.num_reports),
             "net": self.scale.pick(
                 smoke=DigitsCnn(), cpu=DigitsCnn(channels=(8, 16), hidden=32), paper=ResNet18()
             ),
@@ -115,10 +115,10 @@ class Fixing(Config):
             ),
         }
 
-    def _harder(self, passes: int) -> dict[str, Any]:
+    def _harder(self, steps: int) -> dict[str, Any]:
         return {
-            "passes": passes,
-            "interval": max(1, passes // self.num_reports),
+            "steps": steps,
+            "interval": max(1, steps // self.num_reports),
             "net": ResNet18(width=self.scale.pick(smoke=2, cpu=8, paper=64)),
             "batch_size": self.scale.pick(smoke=20, cpu=100, paper=256),
             "optimiser": {"kind": "sgd", "lr": 0.1, "weight_decay": 5e-4, "schedule": "cosine"},

@@ -1,4 +1,4 @@
-"""Forms of partitioned training, and of validation-set optimisation, as arms at equal passes.
+"""Forms of partitioned training, and of validation-set optimisation, as arms at equal steps.
 
 Validation-set optimisation is here the special case of partitioned training in which the first
 partition has all weights: the same learner, so that every form can be given to the rival too.
@@ -8,8 +8,8 @@ from typing import Any
 
 from studies.comparison import Comparison
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.config import StandardConfig
-from tuneparts.methods.partitioned import PartitionedConfig
+from tuneparts.methods.baselines.config import Standard
+from tuneparts.methods.partitioned import Partitioned
 from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.search.arm import Arm
 from tuneparts.search.spec import Scale, Search
@@ -49,17 +49,17 @@ class Forms:
 
         Args:
             name: of the arm.
-            late: share of the passes in which all weights train on all data, at the end.
-            every: weight steps per hyper step.
+            late: share of the steps in which all weights train on all data, at the end.
+            every: updates per hyper step.
             travel: hyper learning rate times hyper steps.
             fields: of the config besides.
         """
-        passes = (1 - late) * self._shared["passes"]
-        hyper_lr = travel * (1 if "hyper_share" in fields else every + 1) / passes
+        steps = (1 - late) * self._shared["steps"]
+        hyper_lr = travel * (1 if "hyper_share" in fields else every + 1) / steps
         shared = {**self._shared, "hyper_lr": hyper_lr, "hyper_every": every, **fields}
         if late:
             shared["release"] = {**self._late, "fraction": late}
-        config = ReleasedConfig(**shared) if late else PartitionedConfig(**shared)
+        config = ReleasedConfig(**shared) if late else Partitioned(**shared)
         return Arm(name=name, config=config, resources=self._resources)
 
 
@@ -81,13 +81,13 @@ def verdict(
         compare=("partitioned_best", "validation_best"),
         references=("none",),
         within=0.01,
-        passes=comparison.shared["passes"],
+        steps=comparison.shared["steps"],
         seeds=scale.pick(smoke=(0,), cpu=tuple(range(1000, 1005)), paper=(1000, 1001, 1002)),
         arms=(
             forms.arm("partitioned_best", late=0.25, **LEAN, **MIXED, **JOINT),
             forms.arm("validation_best", every=4, late=0.25, **HELD_OUT),
             forms.arm("published"),
-            Arm(name="none", config=StandardConfig(**comparison.shared, train_on="all")),
+            Arm(name="none", config=Standard(**comparison.shared, train_on="all")),
         ),
         figures=("scores", "subnetworks", "accuracy", "hypers"),
     )

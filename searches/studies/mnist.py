@@ -8,7 +8,7 @@ from typing import Any
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
-from tuneparts.models import MnistCnn
+from tuneparts.nets import MnistCnn
 from tuneparts.search.spec import Scale, Search
 
 PHOTOGRAPHS = ("cifar10", "cifar100", "tinyimagenet")

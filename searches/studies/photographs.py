@@ -4,7 +4,7 @@
 with GroupNorm on TinyImagenet; SGD at 0.1 with momentum, annealed by a cosine to 0.001; weight
 decay of 1e-4, larger for earlier partitions by the square root of their share of the data; batches
 of 250 and 20 augmentation samples. Their iterations depend on the number of images. An iteration is
-a weight step and a hyper step, and so two passes.
+a weight step and a hyper step, and so two steps.
 """
 
 import math
@@ -15,15 +15,15 @@ from studies.comparison import LAPLACE, Comparison
 from tuneparts.core.config import Config
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
-from tuneparts.hypers import LilaConfig
+from tuneparts.hypers import Affine
 from tuneparts.methods.baselines.config import (
-    AugerinoConfig,
-    LaplaceConfig,
-    StandardConfig,
-    ValidationConfig,
+    Augerino,
+    Laplace,
+    Standard,
+    ValidationSet,
 )
-from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.models import FixupResNet, NetConfig
+from tuneparts.methods.partitioned import Partitioned
+from tuneparts.nets import FixupResNet, NetConfig
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.spec import Scale, Search
 
@@ -32,7 +32,7 @@ ITERATIONS = {1000: 2400, 5000: 8000, 10_000: 12_000, 20_000: 20_000, 50_000: 40
 TINY_ITERATIONS = {10_000: 80_000, 50_000: 80_000, 100_000: 40_000}
 """The same of TinyImagenet as printed; rotated images take 120,000 at every size."""
 SGD = {"kind": "sgd", "lr": 0.1, "schedule": "cosine", "final_lr": 0.001, "weight_decay": 1e-4}
-HALF = "as many weight steps as the iterations of the paper; each of them is one pass"
+HALF = "as many updates as the iterations of the paper"
 
 
 def iterations(table: Mapping[int, int], num_train: int) -> int:
@@ -59,7 +59,7 @@ class Photographs(Config):
 
     scale: Scale
     iterations: int
-    """Weight steps of partitioned training."""
+    """Updates of partitioned training."""
     net: NetConfig
     proportions: tuple[float, ...] = (0.8, 0.1, 0.1)
     defaults: str = "initial"
@@ -71,7 +71,7 @@ class Photographs(Config):
     gpus: float = 1.0
 
     @property
-    def passes(self) -> int:
+    def steps(self) -> int:
         """Budget of an arm."""
         return 2 * self.iterations
 
@@ -80,8 +80,8 @@ class Photographs(Config):
         """Fields of every config."""
         is_paper = self.scale is Scale.PAPER
         return {
-            "passes": self.passes,
-            "interval": max(1, self.passes // 5),
+            "steps": self.steps,
+            "interval": max(1, self.steps // 5),
             "net": self.net,
             "batch_size": self.scale.pick(smoke=20, cpu=50, paper=250),
             "optimiser": SGD if is_paper else {**SGD, "lr": 0.05},
@@ -111,19 +111,19 @@ class Photographs(Config):
         plain = {**learnt, "optimiser": {**learnt["optimiser"], "weight_decay": 0.0}}
         arms = [
             self._arm("partitioned", comparison.at_rate(self.partitioned(learnt))),
-            self._arm("validation", comparison.at_rate(ValidationConfig(**learnt))),
-            self._arm("augerino", comparison.at_rate(AugerinoConfig(**learnt))),
-            self._halved("augerino_iterations", comparison.at_rate(AugerinoConfig(**learnt))),
+            self._arm("validation", comparison.at_rate(ValidationSet(**learnt))),
+            self._arm("augerino", comparison.at_rate(Augerino(**learnt))),
+            self._halved("augerino_iterations", comparison.at_rate(Augerino(**learnt))),
         ]
         if self.has_laplace:
             evidence_every = comparison.evidence_every
-            config = LaplaceConfig(**plain, **LAPLACE, evidence_every=evidence_every)
+            config = Laplace(**plain, **LAPLACE, evidence_every=evidence_every)
             arms.append(self._arm("laplace", comparison.at_rate(config)))
         return tuple(arms)
 
-    def partitioned(self, fields: Mapping[str, Any], **more: Any) -> PartitionedConfig:
+    def partitioned(self, fields: Mapping[str, Any], **more: Any) -> Partitioned:
         """Partitioned training in this setting."""
-        return PartitionedConfig(
+        return Partitioned(
             **{
                 **fields,
                 "proportions": self.proportions,
@@ -136,8 +136,8 @@ class Photographs(Config):
     def references(self) -> tuple[Arm, ...]:
         """No augmentation at both counts, and rotations over the whole circle."""
         comparison = self.comparison()
-        none = StandardConfig(**self.shared, train_on="all")
-        oracle = {"affine": {**dict.fromkeys(LilaConfig.NAMES, 0.0), "rotation": math.pi}}
+        none = Standard(**self.shared, train_on="all")
+        oracle = {"affine": {**dict.fromkeys(Affine.NAMES, 0.0), "rotation": math.pi}}
         return (
             self._arm("none", none),
             self._halved("none_iterations", none),
@@ -164,7 +164,7 @@ class Photographs(Config):
             metric="val/accuracy",
             compare=("partitioned", "validation"),
             references=("none", "oracle"),
-            passes=self.passes,
+            steps=self.steps,
             seeds=self.scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2)),
             arms=(*self.learners(), *self.references(), *self.retrained(leaders)),
             figures=("scores", "accuracy", "hypers", "samples"),
@@ -175,8 +175,8 @@ class Photographs(Config):
         return Arm(name=name, config=config, resources=self._resources(), **fields)
 
     def _halved(self, name: str, config: Any) -> Arm:
-        """The same with as many passes as partitioned training takes weight steps."""
-        changes = {"passes": self.iterations, "interval": max(1, self.iterations // 5)}
+        """The same with as many steps as partitioned training takes updates."""
+        changes = {"steps": self.iterations, "interval": max(1, self.iterations // 5)}
         if hasattr(config, "hyper_lr") and self.scale is not Scale.PAPER:
             changes |= {"hyper_lr": 2 * config.hyper_lr}  # the same reach in half the steps
         return self._arm(name, config.replaced(changes), budget_note=HALF)

@@ -10,48 +10,48 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from tuneparts.methods.baselines.config import (
-    LINKED_PASSES,
-    AugerinoConfig,
-    LaplaceConfig,
-    LastLayerConfig,
-    ValidationConfig,
+    LINKED_STEPS,
+    Augerino,
+    Laplace,
+    LastLayer,
+    ValidationSet,
 )
-from tuneparts.methods.partitioned import PartitionedConfig
+from tuneparts.methods.partitioned import Partitioned
 from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.search.arm import Arm
-from tuneparts.training.config import MethodConfig
+from tuneparts.training.config import Method
 
-C = TypeVar("C", bound=MethodConfig)
+C = TypeVar("C", bound=Method)
 
 
-def hyper_steps(config: MethodConfig, num_classes: int = 10) -> int:
+def hyper_steps(config: Method, num_classes: int = 10) -> int:
     """Count the steps that move the hypers in a whole run; 0 for a method that has none.
 
     Args:
         config: of the method.
         num_classes: of the data, on which the cost of an evidence step depends.
     """
-    if isinstance(config, AugerinoConfig):
-        return config.passes
-    if isinstance(config, LaplaceConfig):
-        cost = config.evidence_passes(num_classes)
-        return _after_burn_in(config.passes, config.burn_in, config.evidence_every, cost)
-    if isinstance(config, LastLayerConfig):
+    if isinstance(config, Augerino):
+        return config.steps
+    if isinstance(config, Laplace):
+        cost = config.evidence_steps(num_classes)
+        return _after_burn_in(config.steps, config.burn_in, config.evidence_every, cost)
+    if isinstance(config, LastLayer):
         every = config.hyper_every
-        return _after_burn_in(config.passes, config.burn_in, every, config.hyper_passes)
-    if isinstance(config, ValidationConfig):
-        stage, cost = config.finetune, LINKED_PASSES - 1 if config.through_step else 1
-    elif isinstance(config, PartitionedConfig | ReleasedConfig):
+        return _after_burn_in(config.steps, config.burn_in, every, config.hyper_steps)
+    if isinstance(config, ValidationSet):
+        stage, cost = config.finetune, LINKED_STEPS - 1 if config.through_step else 1
+    elif isinstance(config, Partitioned | ReleasedConfig):
         stage, cost = getattr(config, "release", None), 1
     else:
         return 0
-    passes = config.passes if stage is None else stage.start(config.passes)
-    if getattr(config, "hyper_share", 0):  # each pass moves weights and hypers
-        return passes
-    return max(0, math.ceil((passes - config.hyper_every - cost + 1) / (config.hyper_every + cost)))
+    steps = config.steps if stage is None else stage.start(config.steps)
+    if getattr(config, "hyper_share", 0):  # each step moves weights and hypers
+        return steps
+    return max(0, math.ceil((steps - config.hyper_every - cost + 1) / (config.hyper_every + cost)))
 
 
-def reach(config: MethodConfig, num_classes: int = 10) -> float:
+def reach(config: Method, num_classes: int = 10) -> float:
     """Hyper rate times hyper steps; 0 for a method that learns no hypers."""
     return float(getattr(config, "hyper_lr", 0.0)) * hyper_steps(config, num_classes)
 
@@ -71,11 +71,11 @@ def listed(arms: Iterable[Arm], num_classes: int = 10) -> str:
     return f"Reach (hyper rate times hyper steps): {words}."
 
 
-def _after_burn_in(passes: int, burn_in: float, every: int, cost: int) -> int:
-    """Steps of so many passes that come after every so many weight steps, by counting."""
+def _after_burn_in(steps: int, burn_in: float, every: int, cost: int) -> int:
+    """Steps of so many steps that come after every so many updates, by counting."""
     spent = since = found = 0
-    while spent < passes:
-        if since >= every and spent / passes >= burn_in and spent + cost <= passes:
+    while spent < steps:
+        if since >= every and spent / steps >= burn_in and spent + cost <= steps:
             spent, since, found = spent + cost, 0, found + 1
         else:
             spent, since = spent + 1, since + 1

@@ -9,9 +9,9 @@ comparison's own nets with 16 leaves; the paper copied figures of a changed ResN
 from typing import Any
 
 from studies.sharing import EPOCH, Sharing, wide_resnets
-from tuneparts.methods.ensembles.config import HneConfig, MsdNetConfig
-from tuneparts.methods.superweights.config import SsnConfig
-from tuneparts.models import MsdNet, NetConfig
+from tuneparts.methods.ensembles.config import Hne, MsdNetEnsemble
+from tuneparts.methods.superweights.config import Ssn
+from tuneparts.nets import MsdNet, NetConfig
 from tuneparts.search.arm import Arm
 
 
@@ -32,7 +32,7 @@ def ssn(
         budget: weights of all banks.
         name: of the arm.
     """
-    return setting.arm(name, SsnConfig(**fields, members=members, budget=budget))
+    return setting.arm(name, Ssn(**fields, members=members, budget=budget))
 
 
 def msdnet(setting: Sharing, fields: dict[str, Any]) -> Arm:
@@ -42,9 +42,9 @@ def msdnet(setting: Sharing, fields: dict[str, Any]) -> Arm:
         cpu=MsdNet(exits=5, exit_channels=64),
         paper=MsdNet(exits=16, growth=12),
     )
-    config = MsdNetConfig(**fields, sizes=sizes)
+    config = MsdNetEnsemble(**fields, sizes=sizes)
     published = {
-        "passes": 300 * EPOCH,
+        "steps": 300 * EPOCH,
         "optimiser.milestones": (0.5, 0.75),
         "optimiser.step_factor": 0.1,
         "optimiser.weight_decay": 1e-4,
@@ -60,4 +60,4 @@ def hne(setting: Sharing, fields: dict[str, Any]) -> Arm:
         smoke=wide_resnets((10, 1)), cpu=wide_resnets((16, 1)), paper=wide_resnets((28, 3))
     )
     levels = setting.scale.pick(smoke=1, cpu=2, paper=4)
-    return setting.arm("hne", HneConfig(**fields, net=net, levels=levels))
+    return setting.arm("hne", Hne(**fields, net=net, levels=levels))

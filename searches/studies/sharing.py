@@ -10,16 +10,16 @@ from typing import Any
 
 from tuneparts.core.config import Config
 from tuneparts.data.config import DataConfig
-from tuneparts.hypers.config import FixedConfig
-from tuneparts.methods.ensembles.config import DeepEnsembleConfig
-from tuneparts.methods.superweights.config import SuperweightsConfig
-from tuneparts.models import NetConfig, WideResNet
+from tuneparts.hypers.config import Augmentation
+from tuneparts.methods.ensembles.config import DeepEnsemble
+from tuneparts.methods.superweights.config import SuperWeights
+from tuneparts.nets import NetConfig, WideResNet
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.spec import Scale, Search
-from tuneparts.training.config import MethodConfig
+from tuneparts.training.config import Method
 
 EPOCH = 50_000 // 128
-"""Passes."""
+"""Steps."""
 MIXED_EPOCHS = 222
 """Twenty to search, one to compare layers, two hundred to train, one to compare uses."""
 MIXED_MILESTONES = (61 / 201, 121 / 201, 161 / 201)
@@ -49,20 +49,20 @@ def wide_resnets(*sizes: tuple[int, float]) -> tuple[WideResNet, ...]:
     return tuple(WideResNet(depth=depth, width=width) for depth, width in sizes)
 
 
-def apart(**fields: Any) -> DeepEnsembleConfig:
+def apart(**fields: Any) -> DeepEnsemble:
     """Members that share neither weights nor batches, as nets that are trained apart.
 
     Args:
         fields: of the config.
     """
-    return DeepEnsembleConfig(batches="own", **fields)
+    return DeepEnsemble(batches="own", **fields)
 
 
 class Sharing(Config):
     """One scale of the setting."""
 
     scale: Scale
-    cpu_passes: int = 120
+    cpu_steps: int = 120
     """At `cpu` scale, in four reports."""
     small_lr: float = 0.1
     """Learning rate at the smaller scales; the published one is 0.1."""
@@ -72,9 +72,9 @@ class Sharing(Config):
         """Whether this is the published setting."""
         return self.scale is Scale.PAPER
 
-    def passes(self, epochs: int = 200) -> int:
-        """Passes of a trial; epochs are counted at `paper` scale only."""
-        return self.scale.pick(smoke=24, cpu=self.cpu_passes, paper=epochs * EPOCH)
+    def steps(self, epochs: int = 200) -> int:
+        """Steps of a trial; epochs are counted at `paper` scale only."""
+        return self.scale.pick(smoke=24, cpu=self.cpu_steps, paper=epochs * EPOCH)
 
     def training(
         self,
@@ -95,13 +95,13 @@ class Sharing(Config):
         lr = 0.1 if self.is_paper else self.small_lr
         optimiser = {"kind": "sgd", "lr": lr, "nesterov": True, "weight_decay": 5e-4}
         steps = {"schedule": "steps", "milestones": milestones}
-        fixed = FixedConfig(crop_padding=4, flip=True, cutout=16 if cutout else 0)
+        fixed = Augmentation(crop_padding=4, flip=True, cutout=16 if cutout else 0)
         return {
-            "passes": self.passes(epochs),
-            "interval": self.scale.pick(smoke=12, cpu=self.cpu_passes // 4, paper=EPOCH),
+            "steps": self.steps(epochs),
+            "interval": self.scale.pick(smoke=12, cpu=self.cpu_steps // 4, paper=EPOCH),
             "batch_size": self.scale.pick(smoke=32, cpu=50, paper=128),
             "optimiser": optimiser | (steps if self.is_paper else {"schedule": "cosine"}),
-            "augmentation": fixed if self.is_paper else FixedConfig(),
+            "augmentation": fixed if self.is_paper else Augmentation(),
             "train_on": "all" if self.is_paper and not holds_out else "train",
         }
 
@@ -118,7 +118,7 @@ class Sharing(Config):
         *,
         holds_out: bool = False,
         beta: float = 0.9,
-    ) -> SuperweightsConfig:
+    ) -> SuperWeights:
         """Members of different shape whose clusters and coefficients are found by gradients.
 
         Args:
@@ -127,7 +127,7 @@ class Sharing(Config):
             holds_out: as in `training`.
             beta: above which uses stay tied.
         """
-        return SuperweightsConfig(
+        return SuperWeights(
             **self.mixed_training(holds_out=holds_out),
             members=members,
             allocation={"budget": budget, **INITIALISATION},
@@ -140,7 +140,7 @@ class Sharing(Config):
         if not self.is_paper:
             return {}
         return {
-            "passes": MIXED_EPOCHS * EPOCH,
+            "steps": MIXED_EPOCHS * EPOCH,
             "optimiser.milestones": MIXED_MILESTONES,
             "augmentation.cutout": 16,
         }
@@ -155,7 +155,7 @@ class Sharing(Config):
         if not self.is_paper:
             return {}
         return {
-            "passes": 250 * EPOCH,
+            "steps": 250 * EPOCH,
             "optimiser.milestones": (0.4, 0.8, 0.9),
             "optimiser.warmup": 1 / 250,
             "optimiser.weight_decay": 6e-4,
@@ -169,7 +169,7 @@ class Sharing(Config):
             found = {"search": 20 / epochs, "untie": 10 / epochs, "analysis": 1 / epochs}
         return {key: value for key, value in found.items() if unties or key != "untie"}
 
-    def arm(self, name: str, config: MethodConfig, *, note: str = "", **fields: Any) -> Arm:
+    def arm(self, name: str, config: Method, *, note: str = "", **fields: Any) -> Arm:
         """An arm with the resources of this scale; the note is for `paper` scale only."""
         return Arm(
             name=name,

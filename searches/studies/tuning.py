@@ -1,12 +1,12 @@
 """A benchmark task in which every method's own settings are tuned, at the same cost for all.
 
-Each arm is two: `tune_NAME` spends the passes of as many whole trials as every other one, on
+Each arm is two: `tune_NAME` spends the steps of as many whole trials as every other one, on
 validation data, over what its method leaves open (halving and ASHA spread them over twice as many,
 and ASHA, which waits for nobody, takes up to a fourth more); `NAME` then trains once on all data at
 what was selected, under a fresh seed. Methods that learn hypers inside a run tune the learning rate
 of weights and hypers, where the hypers start and how long the last stage is; a standard net tunes
 its learning rate and the hypers.
-The bill of `NAME` holds both (`passes incl. leader` in the table).
+The bill of `NAME` holds both (`steps incl. leader` in the table).
 """
 
 import math
@@ -17,8 +17,8 @@ from studies import reach
 from studies.forms import JOINT, LEAN, MIXED
 from tuneparts.core.config import Config
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.config import StandardConfig, ValidationConfig
-from tuneparts.methods.partitioned import PartitionedConfig
+from tuneparts.methods.baselines.config import Standard, ValidationSet
+from tuneparts.methods.partitioned import Partitioned
 from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.search.algorithms.base import Algorithm, RandomSearch
 from tuneparts.search.algorithms.halving import Asha, SuccessiveHalving
@@ -27,9 +27,9 @@ from tuneparts.search.algorithms.sampler import Optuna, Tpe
 from tuneparts.search.arm import Arm
 from tuneparts.search.space import Choice, Dimension, Uniform
 from tuneparts.search.spec import Scale, Search
-from tuneparts.training.config import MethodConfig
+from tuneparts.training.config import Method
 
-Learning: TypeAlias = PartitionedConfig | ReleasedConfig | ValidationConfig
+Learning: TypeAlias = Partitioned | ReleasedConfig | ValidationSet
 QUESTION = "With its own settings tuned at equal cost, which way to the hypers gives the best net?"
 SEARCHED = ("random", "random_paper", "tpe", "gp", "qmc", "halving", "asha")
 """Searching arms; the second one draws from the paper's space where there is one."""
@@ -44,7 +44,7 @@ class Tuned(Config):
     """What the arms of a task share."""
 
     shared: dict[str, Any]
-    """Fields of every config: passes, interval, net, batch_size, and optimiser with its `lr`."""
+    """Fields of every config: steps, interval, net, batch_size, and optimiser with its `lr`."""
     learnt: dict[str, Any]
     """Hypers of methods that learn them, samples included."""
     starts: dict[str, Any] | None = None
@@ -63,7 +63,7 @@ class Tuned(Config):
         for name, config in self.learners().items():
             plain = RandomSearch(num_trials=num)
             found += self._tuned(name, config, plain, self._own_space(config))
-        standard = StandardConfig(**self.shared, hypers=self.learnt)
+        standard = Standard(**self.shared, hypers=self.learnt)
         for name, algorithm in self._algorithms(num).items():
             drawn = self.paper_space if name == "random_paper" else self.space
             if drawn is not None:
@@ -87,9 +87,9 @@ class Tuned(Config):
         learnt = {**self.shared, "hypers": self.learnt, "train_on": "train"}
         late = {"fraction": 0.25, "optimiser": self._late()}
         configs: dict[str, Learning] = {
-            "partitioned": PartitionedConfig(**learnt),
+            "partitioned": Partitioned(**learnt),
             "partitioned_best": ReleasedConfig(**learnt, **LEAN, **MIXED, **JOINT, release=late),
-            "validation": ValidationConfig(**learnt, finetune=late),
+            "validation": ValidationSet(**learnt, finetune=late),
         }
         return {name: reach.with_reach(config, 18.0) for name, config in configs.items()}
 
@@ -111,8 +111,8 @@ class Tuned(Config):
         return found
 
     def _algorithms(self, num: int) -> dict[str, Algorithm]:
-        """Name -> algorithm, each with about the passes of `num` whole trials."""
-        least = self.shared["passes"] // 4
+        """Name -> algorithm, each with about the steps of `num` whole trials."""
+        least = self.shared["steps"] // 4
         startup = {"n_startup_trials": max(1, num // 2)}
         found: dict[str, Algorithm] = {
             "random": RandomSearch(num_trials=num),
@@ -120,8 +120,8 @@ class Tuned(Config):
             "tpe": Tpe(num_trials=num, num_startup=max(1, num // 2)),
             "gp": Optuna(sampler="gp", num_trials=num, options=startup),
             "qmc": Optuna(sampler="qmc", num_trials=num),
-            "halving": SuccessiveHalving(num_trials=2 * num, min_passes=least, reduction=2),
-            "asha": Asha(num_trials=2 * num, min_passes=least, reduction=2),
+            "halving": SuccessiveHalving(num_trials=2 * num, min_steps=least, reduction=2),
+            "asha": Asha(num_trials=2 * num, min_steps=least, reduction=2),
         }
         assert tuple(found) == SEARCHED
         return found
@@ -129,14 +129,14 @@ class Tuned(Config):
     def _tuned(
         self,
         name: str,
-        config: MethodConfig,
+        config: Method,
         algorithm: Algorithm,
         space: Mapping[str, Dimension],
     ) -> tuple[Arm, Arm]:
         leader = f"tune_{name}"
         whole = config.replaced({"train_on": "all"})
         begin_together = isinstance(algorithm, ASKED_AT_ONCE)
-        packed = self.packed if begin_together and isinstance(config, StandardConfig) else 1
+        packed = self.packed if begin_together and isinstance(config, Standard) else 1
         return (
             Arm(name=leader, config=config, algorithm=algorithm, space=dict(space), packed=packed),
             Arm(name=name, config=whole, follows=leader, adopts="config", fresh_seed=True),
@@ -145,7 +145,7 @@ class Tuned(Config):
     def reference(self, name: str, hypers: Mapping[str, Any] | None) -> tuple[Arm, Arm]:
         """A standard net at given hypers, with its learning rate tuned like all others."""
         given = {} if hypers is None else {"hypers": dict(hypers)}
-        config = StandardConfig(**self.shared, **given)
+        config = Standard(**self.shared, **given)
         return self._tuned(name, config, RandomSearch(num_trials=4), self._rate())
 
     def search(
@@ -171,7 +171,7 @@ class Tuned(Config):
             references=tuple(references),
             within=0.005,
             found=dict(found or {}),
-            passes=self.shared["passes"],
+            steps=self.shared["steps"],
             seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=tuple(range(10))),
             arms=(*self.arms(scale), *(arm for pair in given for arm in pair)),
             figures=("scores", "accuracy", "accuracy:test/accuracy,cost/seconds", "hypers"),

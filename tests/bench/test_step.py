@@ -6,7 +6,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import step
-from tuneparts.models import DigitsCnn, FixupResNet, Mlp, MnistCnn, WideResNet
+from tuneparts.nets import DigitsCnn, FixupResNet, Mlp, MnistCnn, WideResNet
 
 NETS = [DigitsCnn(), MnistCnn(), FixupResNet(depth=8), WideResNet(depth=16, width=2), Mlp()]
 

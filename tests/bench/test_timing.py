@@ -37,7 +37,7 @@ def test_both_timings_run_the_same_trials_for_the_same_times() -> None:
         found = []
         for name in ("asha_free", "asha_exact", "halving"):
             kind, _, how = name.partition("_")
-            config = sleeping.SleepingConfig(passes=16)
+            config = sleeping.SleepingConfig(steps=16)
             one = sleeping.search(name, algorithm(kind, how or "exact", case), config, seed=draw)
             arm, metric = one.arms[0], lookup("val/accuracy")
             batch = next(arm.algorithm.proposals(arm, draw, metric))

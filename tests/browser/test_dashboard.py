@@ -37,7 +37,7 @@ def test_during_and_after_a_search(story: Any, serve: Any, new_page: Any, shoot:
     trials = frames.trials(story.uri, parent)
     page.goto(f"{address}/trial?id={trials['run_id'][0]}")
     expect(page.get_by_role("heading", name=trials["trial"][0])).to_be_visible()
-    expect(page.get_by_text("20 passes:").first).to_be_visible()
+    expect(page.get_by_text("20 steps:").first).to_be_visible()
     shoot(page, "dashboard-trial")
 
     page.goto(f"{address}/compare")

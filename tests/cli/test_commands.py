@@ -58,8 +58,8 @@ def test_help_names_every_verb() -> None:
     ("verb", "words"),
     [
         ([], ["search"]),
-        (["search"], ["search", "arm", "trial", "replicate", "scale", "pass"]),
-        (["fit"], ["hyper", "pass"]),
+        (["search"], ["search", "arm", "trial", "replicate", "scale", "step"]),
+        (["fit"], ["hyper", "step"]),
         (["register"], ["arm"]),
     ],
 )
@@ -133,7 +133,7 @@ def test_data_says_where_each_set_is_or_how_to_get_it(monkeypatch) -> None:
 
 
 def test_fit_trains_one_learner(monkeypatch) -> None:
-    changes = ["passes=8", "interval=4", "net=digits_cnn", "data.num_train=100"]
+    changes = ["steps=8", "interval=4", "net=digits_cnn", "data.num_train=100"]
     words = [word for change in changes for word in ("--set", change)]
     output = invoke("fit", "standard", "--data", "digits", *words)
     assert "test/accuracy" in output
@@ -172,7 +172,7 @@ def test_our_errors_print_as_a_sentence_and_exit_with_two(elsewhere) -> None:
 
 def test_dry_run_prints_the_plan_and_runs_nothing(elsewhere) -> None:
     output = invoke("search", "rotated_digits", "--scale", "smoke", "--dry-run")
-    for word in ("partitioned", "random", "passes", "minutes", "digest", "val/accuracy"):
+    for word in ("partitioned", "random", "steps", "minutes", "digest", "val/accuracy"):
         assert word in output
     assert not (elsewhere / "results").exists()
 

@@ -7,16 +7,16 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from tuneparts import Arm, PartitionedConfig, PwfnConfig, StandardConfig, executors
+from tuneparts import Arm, Partitioned, Pwfn, Standard, executors
 from tuneparts.cli.main import app
 from tuneparts.core.errors import CheckpointError, ConfigError
 from tuneparts.data.config import DataConfig
 from tuneparts.methods import pwfn
-from tuneparts.models import DigitsCnn
+from tuneparts.nets import DigitsCnn
 from tuneparts.search import runs
 from tuneparts.search.spec import Search
 
-SETTINGS = ["--set", "passes=12", "--set", "interval=6", "--set", "net=digits_cnn"]
+SETTINGS = ["--set", "steps=12", "--set", "interval=6", "--set", "net=digits_cnn"]
 
 
 def net() -> torch.nn.Module:
@@ -59,11 +59,11 @@ def run(
 ) -> runs.Run:
     """A finished run of a plain arm, a partitioned one and one that fixed its weights."""
     monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path / "results"))
-    fields = {"passes": 8, "interval": 8, "batch_size": 10, "net": DigitsCnn()}
+    fields = {"steps": 8, "interval": 8, "batch_size": 10, "net": DigitsCnn()}
     search = null_search(
-        Arm(name="plain", config=StandardConfig(**fields)),
-        Arm(name="partitioned", config=PartitionedConfig(**fields)),
-        Arm(name="pwfn", config=PwfnConfig(**fields)),
+        Arm(name="plain", config=Standard(**fields)),
+        Arm(name="partitioned", config=Partitioned(**fields)),
+        Arm(name="pwfn", config=Pwfn(**fields)),
     )
     made = runs.create(tmp_path / "results", search, command="", storage=None)
     executors.execute(search, folder=made.folder, place=executors.Place("local", workers=1))

@@ -16,13 +16,13 @@ import tuneparts
 from tests.conftest import empty_results
 from tuneparts.cli.main import app
 from tuneparts.core.errors import ConfigError
-from tuneparts.models import DigitsCnn
+from tuneparts.nets import DigitsCnn
 
 pytestmark = pytest.mark.mlflow
 FILE = '''
 import os
 from pathlib import Path
-from tuneparts import Arm, ObjectiveConfig, RandomSearch, Scale, Search, Uniform
+from tuneparts import Arm, Objective, RandomSearch, Scale, Search, Uniform
 
 def loss(config, report):
     if config["x"] > 2 and not Path(os.environ["TUNEPARTS_RESULTS"], "mended").exists():
@@ -34,13 +34,13 @@ def loss(config, report):
 def search(scale: Scale) -> Search:
     """Which range is lower?"""
     reports = {"val/loss": "min", "test/loss": "min"}
-    config = ObjectiveConfig(function=loss, reports=reports, passes=4, interval=1)
+    config = Objective(function=loss, reports=reports, steps=4, interval=1)
     space = {"params.x": Uniform(low=-1, high=1.5)}
     drawn = {"config": config, "space": space, "algorithm": RandomSearch(num_trials=4)}
     arms = [Arm(name=name, **drawn) for name in NAMES]
     arms.append(Arm(name="held", config=config.replaced({"params": {"x": 3.0}})))
     return Search(name="small", question="Which range is lower?", scale=scale, metric="val/loss",
-                  passes=4, seeds=(0, 1), arms=arms)
+                  steps=4, seeds=(0, 1), arms=arms)
 '''
 
 
@@ -106,10 +106,10 @@ def test_what_a_run_found_is_printed_in_every_form(
     assert (found["metric"], found["within"]) == ("val/loss", 100)
     assert {row["one"], row["other"]} == {"one", "two"}
     assert "equivalent" in row["verdict"]
-    (early,) = table(invoke(*asked, "--pairs", "one:two", "--at", "passes=1", "--csv"))
+    (early,) = table(invoke(*asked, "--pairs", "one:two", "--at", "steps=1", "--csv"))
     (late,) = table(invoke(*asked, "--pairs", "one:two", "--csv"))
     assert early["one"] == late["one"] == "one"
-    assert "1 pass" in invoke(*asked, "--pairs", "one:two", "--at", "passes=1")
+    assert "1 pass" in invoke(*asked, "--pairs", "one:two", "--at", "steps=1")
 
 
 def test_several_runs_are_ranked_drawn_and_written(folder: Path, run: tuneparts.Results) -> None:
@@ -178,7 +178,7 @@ def test_a_run_is_resumed_extended_and_stopped(folder: Path) -> None:
 
 
 def test_one_learner_is_trained_for_programs() -> None:
-    words = ("fit", "standard", "--data", "digits", "--set", "passes=4", "--set", "interval=2")
+    words = ("fit", "standard", "--data", "digits", "--set", "steps=4", "--set", "interval=2")
     found = [json.loads(invoke(*words, "--seed", seed, "--json")) for seed in "01"]
     assert found[0] != found[1]
     assert table(invoke(*words, "--csv"))
@@ -192,7 +192,7 @@ SCALES = ("smoke", "cpu")
 def test_a_net_is_compressed_for_programs(folder: Path) -> None:
     torch.save(DigitsCnn().build((1, 8, 8), 10).state_dict(), folder / "weights.pt")
     words = ["compress", "weights.pt", "--out", "net.npz", "--data", "digits", "--seed", "3"]
-    for change in ("net=digits_cnn", "passes=8", "interval=4", "data.num_train=100"):
+    for change in ("net=digits_cnn", "steps=8", "interval=4", "data.num_train=100"):
         words += ["--set", change]
     found = json.loads(invoke(*words, "--json"))
     (folder / "net.npz").unlink()

@@ -99,7 +99,7 @@ def test_results_of_another_user_are_read_and_not_written(results: Path) -> None
 @pytest.mark.slow
 @pytest.mark.mlflow
 def test_results_that_are_removed_end_the_search_with_a_sentence(results: Path) -> None:
-    words = [*SMALL, "--local", "--set", "none.passes=100000", "--set", "none.interval=10"]
+    words = [*SMALL, "--local", "--set", "none.steps=100000", "--set", "none.interval=10"]
     driver = subprocess.Popen(
         [*MAIN, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

@@ -36,7 +36,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("words", "key", "column", "first"),
     [
         (["methods"], "methods", "method", "standard"),
-        (["methods", "standard"], "fields", "path", "passes"),
+        (["methods", "standard"], "fields", "path", "steps"),
         (["nets"], "nets", "net", "mlp"),
         (["nets", "resnet9"], "fields", "path", "name"),
         (["searches"], "searches", "search", "benchmark_cifar"),

@@ -18,7 +18,7 @@ SLOW = '''
 """Does it end?"""
 import time
 from tuneparts import Arm, Search
-from tuneparts.methods.objective import ObjectiveConfig
+from tuneparts.methods.objective import Objective
 
 def slow(config, report):
     for step in range(1, 1000):
@@ -26,9 +26,9 @@ def slow(config, report):
         time.sleep(0.05)
 
 def search(scale):
-    config = ObjectiveConfig(function=slow, reports={"val/score": "max"}, passes=1000, interval=1)
+    config = Objective(function=slow, reports={"val/score": "max"}, steps=1000, interval=1)
     return Search(
-        name="slow", question="Does it end?", scale=scale, metric="val/score", passes=1000,
+        name="slow", question="Does it end?", scale=scale, metric="val/score", steps=1000,
         seeds=(0,), arms=(Arm(name="slow", config=config),),
     )
 '''

@@ -60,9 +60,9 @@ def test_dry_run(width, monkeypatch) -> None:
     monkeypatch.setattr(_estimate, "seconds_per_arm", lambda *_: costs)
     output = invoke(width, "search", "rotated_digits", "--scale", "smoke", "--dry-run")
     for arm in search.arms:
-        passes = arm.cost.expected * len(search.seeds_of(arm))
-        hours = f"{costs[arm.name] * passes / 3600:.3f}"
-        for text in (arm.name, arm.config.model_dump()["method"], f"{passes:,}", hours):
+        steps = arm.cost.expected * len(search.seeds_of(arm))
+        hours = f"{costs[arm.name] * steps / 3600:.3f}"
+        for text in (arm.name, arm.config.model_dump()["method"], f"{steps:,}", hours):
             assert text in output
     assert "not an epoch" in " ".join(output.split())
 

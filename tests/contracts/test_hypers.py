@@ -3,15 +3,15 @@
 from tuneparts.hypers import (
     BUILT_IN,
     KINDS,
-    BentonConfig,
-    ColourConfig,
-    DropoutConfig,
+    Affine,
+    BentonAffine,
+    Colour,
+    Dropout,
     Flip,
-    InputNoise,
     LabelSmoothing,
-    LilaConfig,
-    MaskConfig,
-    SchwoebelConfig,
+    Mask,
+    Noise,
+    SchwoebelAffine,
     Temperature,
     WeightDecay,
     WeightPrior,
@@ -20,22 +20,22 @@ from tuneparts.testing import HyperContract
 
 
 class TestLila(HyperContract):
-    hyper = LilaConfig(rotation=0.7, translate_x=0.2, scale_y=0.3)
+    hyper = Affine(rotation=0.7, translate_x=0.2, scale_y=0.3)
     name = "affine"
 
 
 class TestBenton(HyperContract):
-    hyper = BentonConfig(rotation=0.7, stretch=0.2)
+    hyper = BentonAffine(rotation=0.7, stretch=0.2)
     name = "affine"
 
 
 class TestSchwoebel(HyperContract):
-    hyper = SchwoebelConfig()
+    hyper = SchwoebelAffine()
     name = "affine"
 
 
 class TestColour(HyperContract):
-    hyper = ColourConfig(brightness=0.2, contrast=0.3)
+    hyper = Colour(brightness=0.2, contrast=0.3)
     name = "colour"
 
 
@@ -44,18 +44,18 @@ class TestFlip(HyperContract):
 
 
 class TestMask(HyperContract):
-    hyper = MaskConfig(keep=(0.3, 0.5, 0.9))
+    hyper = Mask(keep=(0.3, 0.5, 0.9))
     name = "mask"
     in_shape = (3,)
 
 
 class TestNoise(HyperContract):
-    hyper = InputNoise(std=0.3)
+    hyper = Noise(std=0.3)
     name = "noise"
 
 
 class TestDropout(HyperContract):
-    hyper = DropoutConfig(rate=0.3)
+    hyper = Dropout(rate=0.3)
     name = "dropout"
 
 

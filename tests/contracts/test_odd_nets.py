@@ -254,7 +254,7 @@ ODD = {
     "conv1d": Odd(_conv1d, {"1": "Conv1d"}, head=("4",)),
 }
 CASES = pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-SETTINGS = {"passes": 30, "interval": 15, "batch_size": 20}
+SETTINGS = {"steps": 30, "interval": 15, "batch_size": 20}
 
 
 def _built(odd: Odd, seed: int = 0) -> nn.Module:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.core.glossary import GLOSSARY, PASS_IN_SHORT, define
+from tuneparts.core.glossary import GLOSSARY, STEP_IN_SHORT, define
 
 WORDS = {
     "search",
@@ -13,7 +13,7 @@ WORDS = {
     "trial",
     "replicate",
     "hyper",
-    "pass",
+    "step",
     "chunk",
     "partition",
     "scale",
@@ -35,8 +35,8 @@ def test_a_definition_is_one_sentence(word: str) -> None:
 
 
 def test_a_pass_is_not_an_epoch() -> None:
-    assert "not an epoch" in PASS_IN_SHORT
-    assert "not an epoch" in GLOSSARY["pass"]
+    assert "not an epoch" in STEP_IN_SHORT
+    assert "not an epoch" in GLOSSARY["step"]
 
 
 def test_the_page_of_the_docs_says_the_same() -> None:

@@ -20,7 +20,7 @@ def test_an_unknown_metric_is_refused_with_the_nearest() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["test/accuracy", "test/nll", "hyper/rotation", "train/loss", "cost/passes"]
+    "name", ["test/accuracy", "test/nll", "hyper/rotation", "train/loss", "cost/steps"]
 )
 def test_selection_on_anything_but_held_out_data_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=r"held-out validation data or L_ML"):

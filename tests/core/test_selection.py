@@ -95,7 +95,7 @@ class SizedLearner(NullLearner):
 def searched(null_search, algorithm: Any, **fields: Any) -> Search:
     arm = Arm(
         name="a",
-        config=SizedConfig(passes=8, interval=4),
+        config=SizedConfig(steps=8, interval=4),
         algorithm=algorithm,
         space={"x": Uniform(low=0.01, high=1.0)},
     )

@@ -26,9 +26,9 @@ def test_a_finished_search_is_whole_but_for_what_is_missing():
     assert whole == pytest.approx((3 + 23 + 3 + 3) / 33)
 
 
-def test_open_trials_count_by_their_passes():
+def test_open_trials_count_by_their_steps():
     (trials, _), metadata = make_frames(), make_metadata()
-    running = trials[trials["arm"] == "none"].assign(outcome="running", **{"cost/passes": 100.0})
+    running = trials[trials["arm"] == "none"].assign(outcome="running", **{"cost/steps": 100.0})
     arms = progress.arms(metadata, running).set_index("arm")
     assert arms["fraction"]["none"] == pytest.approx(100 / 400)
     assert arms["open"]["none"] == 3
@@ -37,9 +37,9 @@ def test_open_trials_count_by_their_passes():
 
 @pytest.mark.parametrize(("budget", "part"), [(0, 1 / 4), (20, (1 + 0.5 + 1) / 4)])
 def test_without_a_budget_only_ended_trials_count(budget, part):
-    metadata = RunCard("s", "q", (ArmCard("a", "m", 4, (0,), passes=budget),))
+    metadata = RunCard("s", "q", (ArmCard("a", "m", 4, (0,), steps=budget),))
     trials = pd.DataFrame({"arm": "a", "outcome": ["finished", "running", "running"]})
-    trials["cost/passes"] = [20.0, 10.0, 50.0]
+    trials["cost/steps"] = [20.0, 10.0, 50.0]
     assert progress.arms(metadata, trials)["fraction"].tolist() == [part]
 
 

@@ -103,7 +103,7 @@ def test_a_search_from_its_first_reports_to_its_end(
     app = open_page("search")
     assert app.header[0].value == run.search.question
     arms = app.dataframe[0].value.set_index("arm")
-    so_far = frames.trials(store.resolve(), str(tracker.parent_run_id))["cost/passes"].max()
+    so_far = frames.trials(store.resolve(), str(tracker.parent_run_id))["cost/steps"].max()
     assert 0 < so_far < 20
     assert arms["fraction"]["partitioned"] == pytest.approx(so_far / 20)
     assert arms["open"].sum() >= 1
@@ -119,7 +119,7 @@ def test_a_search_from_its_first_reports_to_its_end(
     assert card.startswith("**")
     app = open_page("search")
     assert app.dataframe[0].value["trials finished"].tolist() == ["1/1", "2/2", "1/1", "1/1"]
-    assert "Hypers over passes" in words(app)
+    assert "Hypers over steps" in words(app)
     parent = str(tracker.parent_run_id)
     assert f"report?run={parent}" in addresses(app)
     assert any(f"/runs/{parent}?workflowType=" in one for one in addresses(app))
@@ -130,8 +130,8 @@ def test_a_search_from_its_first_reports_to_its_end(
     found = open_page("trial", id=trials["run_id"][0])
     assert found.title[0].value == trials["trial"][0]
     assert f"search?run={parent}" in addresses(found)
-    assert "20 passes:" in found.code[-2].value
-    assert "standard from 0 to 20 passes on" in found.code[-1].value
+    assert "20 steps:" in found.code[-2].value
+    assert "standard from 0 to 20 steps on" in found.code[-1].value
     log = _TrialLog(Folder(run.storage), TrialId.parse(trials["trial"][0]))
     log.add("a word from the worker")
     log.keep()
@@ -143,10 +143,10 @@ def test_a_search_from_its_first_reports_to_its_end(
 def test_the_first_metric_shown_is_the_one_that_most_trials_have() -> None:
     from views.parts import telling
 
-    counts = {"cost/passes": 9, "val/accuracy": 3, "test/accuracy": 7, "train/loss": 7, "arm": 9}
+    counts = {"cost/steps": 9, "val/accuracy": 3, "test/accuracy": 7, "train/loss": 7, "arm": 9}
     assert telling(counts) == "test/accuracy"
     assert telling(counts, "train/loss") == "train/loss"
-    assert telling({"arm": 2, "hyper/shear": 2, "cost/passes": 2}) == "cost/passes"
+    assert telling({"arm": 2, "hyper/shear": 2, "cost/steps": 2}) == "cost/steps"
 
 
 def test_a_failed_trial_shows_its_error(here: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_run_that_was_ended_from_outside_has_killed_trials(here: Path) -> None
 
 
 def big_search(num_trials: int) -> RunCard:
-    arms = tuple(ArmCard(a, "standard", num_trials // 2, (0,), passes=20) for a in ARMS)
+    arms = tuple(ArmCard(a, "standard", num_trials // 2, (0,), steps=20) for a in ARMS)
     question = "How many trials are many?"
     return RunCard(name="big", question=question, metric="val/accuracy", arms=arms)
 
@@ -203,8 +203,8 @@ def journalled(num_trials: int, ended: int | None = None) -> None:
     journal = Journal(folder / "journal.jsonl")
     for number in range(num_trials):
         trial = TrialId(ARMS[number % 2], 0, number // 2)
-        journal.append(TrialStarted(trial, {"passes": 20}, number))
-        score = {"val/accuracy": number / num_trials, "cost/passes": 20.0}
+        journal.append(TrialStarted(trial, {"steps": 20}, number))
+        score = {"val/accuracy": number / num_trials, "cost/steps": 20.0}
         journal.append(Row(trial, 20, score, number + 0.5))
         if number < (num_trials if ended is None else ended):
             journal.append(TrialEnded(trial, "finished", number + 0.9))
@@ -249,7 +249,7 @@ def synthetic(num_trials: int) -> tuple[str, str]:
             "error": "the loss is NaN" if failed else "",
         }
         rows[SqlTag] += [{"run_uuid": run_id, "key": k, "value": v} for k, v in texts.items()]
-        for name, value in {"val/accuracy": number / num_trials, "cost/passes": 20.0}.items():
+        for name, value in {"val/accuracy": number / num_trials, "cost/steps": 20.0}.items():
             point = {"run_uuid": run_id, "key": name, "value": value, "timestamp": number}
             rows[SqlLatestMetric].append({**point, "step": 20, "is_nan": False})
             rows[SqlMetric] += [{**point, "step": step, "is_nan": False} for step in (10, 20)]

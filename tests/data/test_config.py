@@ -117,7 +117,7 @@ def test_survives_json():
 
 def test_planning_imports_no_heavy_library():
     code = (
-        "import sys, tuneparts.data.config, tuneparts.models;"
+        "import sys, tuneparts.data.config, tuneparts.nets;"
         "print([m for m in ('torch', 'pandas', 'sklearn', 'PIL') if m in sys.modules])"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

@@ -17,10 +17,10 @@ from tuneparts.data.batches import Batches
 from tuneparts.data.config import DataConfig
 from tuneparts.data.device_examples import SERVER, DeviceExamples, ReadAhead, kept_on_device
 from tuneparts.data.task import Examples, StoredImages, Task, digest
-from tuneparts.methods.baselines.config import StandardConfig
-from tuneparts.methods.partitioned.config import PartitionedConfig
+from tuneparts.methods.baselines.config import Standard
+from tuneparts.methods.partitioned.config import Partitioned
 from tuneparts.testing.learner import LearnerContract, history
-from tuneparts.training.config import MethodConfig
+from tuneparts.training.config import Method
 from tuneparts.training.learner import Context
 
 CPU = torch.device("cpu")
@@ -221,7 +221,7 @@ def test_unknown_words_are_refused(
         _task(folder)
 
 
-def _learner(config: MethodConfig, task: Task):
+def _learner(config: Method, task: Task):
     return config.build(Context(task, 0, CPU))
 
 
@@ -229,15 +229,15 @@ def _learner(config: MethodConfig, task: Task):
 @pytest.mark.parametrize(
     "config",
     [
-        StandardConfig(**LearnerContract.short),
-        PartitionedConfig(
+        Standard(**LearnerContract.short),
+        Partitioned(
             **LearnerContract.short, hypers={"noise": {"std": 0.1}}, scheme="node", mixed=True
         ),
     ],
     ids=["standard", "mixed"],
 )
 def test_what_is_read_ahead_is_what_is_asked_for(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, config: MethodConfig
+    folder: Path, monkeypatch: pytest.MonkeyPatch, config: Method
 ) -> None:
     monkeypatch.setenv("TUNEPARTS_DECODE", "always")
     rows = history(_learner(config, _task(folder)))
@@ -254,7 +254,7 @@ def test_what_is_read_ahead_is_what_is_asked_for(
     before = torch.get_rng_state()
     assert history(_learner(config, _task(folder))) == rows
     assert torch.equal(torch.get_rng_state(), before)
-    num_streams = 1 if isinstance(config, StandardConfig) else 2
+    num_streams = 1 if isinstance(config, Standard) else 2
     assert taken.count(False) == num_streams  # the first batch of each
     stopped = _learner(config, _task(folder))
     stopped.advance()

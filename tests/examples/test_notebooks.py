@@ -32,7 +32,7 @@ def test_outputs_are_kept_and_small(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_cell_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path))
-    monkeypatch.setenv("NOTEBOOK_PASSES", "40")
+    monkeypatch.setenv("NOTEBOOK_STEPS", "40")
     space: dict[str, Any] = {"__name__": "__main__"}
     for cell in code_cells(name):
         exec(compile("".join(cell["source"]), name, "exec"), space)

@@ -54,7 +54,7 @@ def test_its_answer_and_figures_are_about_the_error(tmp_path) -> None:
     results = Results(run)
     assert "has the lowest mean test mse" in results.answer
     drawn = {request: gallery.draw(request, results) for request in search.figures}
-    assert drawn["accuracy"].title == "test mse against passes"
+    assert drawn["accuracy"].title == "test mse against steps"
     assert isinstance(drawn["accuracy"], Drawing)
     assert isinstance(drawn["scores"], Drawing)
     again = RunCard.from_json(results.metadata.to_json())
@@ -92,7 +92,7 @@ def test_data_is_named_by_a_function_alone() -> None:
 
 OWN_TARGET = """
 import numpy as np
-from tuneparts import Arm, DataConfig, Direction, Metric, Search, StandardConfig, Target
+from tuneparts import Arm, DataConfig, Direction, Metric, Search, Standard, Target
 
 class Absolute(Target):
     metrics = (Metric("own_mae", Direction.DOWN, "m", 4, "mean absolute error"),)
@@ -109,9 +109,9 @@ def heights():
 
 def search(scale):
     return Search(
-        name="own_target", question="How high?", scale=scale, passes=8, seeds=(0, 1),
+        name="own_target", question="How high?", scale=scale, steps=8, seeds=(0, 1),
         data=DataConfig(name=heights, num_val=10, target=Absolute),
-        arms=(Arm(name="a", config=StandardConfig(passes=8, interval=4, batch_size=10)),),
+        arms=(Arm(name="a", config=Standard(steps=8, interval=4, batch_size=10)),),
     )
 """
 
@@ -132,7 +132,7 @@ def test_an_arm_that_cannot_learn_the_target_is_refused_before_there_is_a_folder
 ) -> None:
     monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path / "results"))
     file = tmp_path / "own_target.py"
-    file.write_text(OWN_TARGET.replace("StandardConfig", "LaplaceConfig"))
+    file.write_text(OWN_TARGET.replace("Standard", "Laplace"))
     with pytest.raises(ConfigError, match=r"arm `a` cannot learn .*`laplace` learns classes only"):
         tuneparts.run(file, scale="smoke")
     assert not (tmp_path / "results").exists()

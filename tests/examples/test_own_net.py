@@ -48,7 +48,7 @@ WITH_NET = [
 @pytest.mark.parametrize("method", WITH_NET)
 def test_every_method_that_takes_a_net_takes_one_of_ones_own(method: str) -> None:
     task = DataConfig(name="stripes", num_train=60, num_val=20, num_test=20).load()
-    changes: dict[str, Any] = {"passes": 8, "interval": 8, "batch_size": 8}
+    changes: dict[str, Any] = {"steps": 8, "interval": 8, "batch_size": 8}
     net = {"name": "own_net:small_net", "width": 6}
     with _importable(EXAMPLE.parent):
         config = catalog.config_class(method)().replaced(

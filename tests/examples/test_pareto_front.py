@@ -7,7 +7,7 @@ import tuneparts
 from examples.pareto_front import LIMIT, is_worth_a_try, search
 from tuneparts import executors
 from tuneparts.core.config import parse
-from tuneparts.methods.ensembles.config import DeepEnsembleConfig
+from tuneparts.methods.ensembles.config import DeepEnsemble
 from tuneparts.results.figures.gallery import draw
 from tuneparts.search import load, runs
 from tuneparts.search.spec import Scale, Search
@@ -24,7 +24,7 @@ def test_it_finds_a_front_of_nets_that_the_constraint_allows(tmp_path: Path) -> 
     for _, trial in results.trials.iterrows():
         nets = trial["param.members"]
         config = {"members": nets, "optimiser": {"lr": trial["param.optimiser.lr"]}}
-        assert is_worth_a_try(parse(DeepEnsembleConfig, config))
+        assert is_worth_a_try(parse(DeepEnsemble, config))
     assert results.trials.groupby("arm")["param.optimiser.lr"].first().tolist() == [0.006, 0.006]
     front = results.front
     assert 0 < len(front) <= 8

@@ -9,7 +9,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "partitioned_fit.py"
 
 def test_ranges_are_learnt_beside_the_weights(capsys, tmp_path):
     with torch.random.fork_rng(devices=[]):
-        found = runpy.run_path(str(EXAMPLE))["main"](passes=120, folder=tmp_path)
+        found = runpy.run_path(str(EXAMPLE))["main"](steps=120, folder=tmp_path)
     assert found.hypers["rotation"] != 0.3
     assert float(capsys.readouterr().out.split("accuracy ")[1]) > 0.2
     assert "rotation (rad)" in (tmp_path / "partitioned_fit.html").read_text(encoding="utf-8")

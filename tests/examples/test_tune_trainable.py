@@ -13,7 +13,7 @@ def test_stock_searcher_and_scheduler_drive_it(local_ray, tmp_path: Path, monkey
     import tune_trainable
 
     tuner = tune_trainable.tuner(
-        passes=16, num_samples=3, storage_path=str(tmp_path), name="exp", verbose=0
+        steps=16, num_samples=3, storage_path=str(tmp_path), name="exp", verbose=0
     )
     found = tuner.fit()
     assert not found.errors
@@ -22,4 +22,4 @@ def test_stock_searcher_and_scheduler_drive_it(local_ray, tmp_path: Path, monkey
     assert best.metrics["lml/per_example"] == max(one.metrics["lml/per_example"] for one in found)
     assert (Path(best.checkpoint.path) / "state.pt").exists()
     assert len({one.config["optimiser.lr"] for one in found}) == 3
-    assert any(one.metrics["cost/passes"] == 16 for one in found)
+    assert any(one.metrics["cost/steps"] == 16 for one in found)

@@ -16,10 +16,10 @@ from tuneparts.data.config import DataConfig
 from tuneparts.executors import Place, execute, logs
 from tuneparts.executors._packed import PackExecution
 from tuneparts.executors.worker import TrialSetting, reports_of
-from tuneparts.hypers.config import FixedConfig
-from tuneparts.methods.baselines.config import PosthocConfig, StandardConfig, ValidationConfig
-from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.methods.pwfn.config import PwfnConfig
+from tuneparts.hypers.config import Augmentation
+from tuneparts.methods.baselines.config import PosthocLaplace, Standard, ValidationSet
+from tuneparts.methods.partitioned import Partitioned
+from tuneparts.methods.pwfn.config import Pwfn
 from tuneparts.search.algorithms.base import RandomSearch, whole_trial
 from tuneparts.search.algorithms.halving import SuccessiveHalving
 from tuneparts.search.algorithms.pbt import Pbt
@@ -33,7 +33,7 @@ from tuneparts.search.plan import Plan
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Scale, Search
 from tuneparts.search.storage import Folder
-from tuneparts.training.config import MethodConfig, Runtime
+from tuneparts.training.config import Method, Runtime
 from tuneparts.training.pack import Pack
 
 AFFINE = {"affine": {"kind": "lila", "rotation": 0.3}, "samples": 2}
@@ -55,7 +55,7 @@ def branches(in_shape: tuple[int, ...], num_outputs: int) -> nn.Module:
     return Branches(math.prod(in_shape), num_outputs)
 
 
-class Deadly(FixedConfig):
+class Deadly(Augmentation):
     """Ends the process of a worker, once in a folder, after three batches."""
 
     folder: str = ""
@@ -70,7 +70,7 @@ class Deadly(FixedConfig):
         return super().__call__(x, generator)
 
 
-class DeadlyConfig(StandardConfig):
+class DeadlyConfig(Standard):
     method: Literal["tests.executors.test_packed:DeadlyConfig"] = (  # type: ignore[assignment]
         "tests.executors.test_packed:DeadlyConfig"
     )
@@ -80,9 +80,9 @@ class DeadlyConfig(StandardConfig):
 def search(*, packed: int = 3, trials: int = 4, deadly: Any = None, **fields: Any) -> Search:
     values = {"net": {"name": "mlp", "widths": (4,)}, "hypers": AFFINE, "batch_size": 10}
     if deadly is None:
-        config = StandardConfig(passes=8, interval=2, **values)
+        config = Standard(steps=8, interval=2, **values)
     else:
-        config = DeadlyConfig(passes=8, interval=2, augmentation=deadly, **values)
+        config = DeadlyConfig(steps=8, interval=2, augmentation=deadly, **values)
     made = {"algorithm": RandomSearch(num_trials=trials), "space": SPACE, **fields}
     arm = Arm(name="random", config=config, packed=packed, **made)
     return Search(
@@ -91,7 +91,7 @@ def search(*, packed: int = 3, trials: int = 4, deadly: Any = None, **fields: An
         scale=Scale.SMOKE,
         data=DataConfig(name="digits", num_train=20, num_val=10, num_test=10),
         metric="val/nll",
-        passes=8,
+        steps=8,
         seeds=(0,),
         arms=(arm,),
     )
@@ -130,7 +130,7 @@ def test_rows_are_those_of_single_trials_within_rounding(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "algorithm",
-    [SuccessiveHalving(num_trials=4, min_passes=2, reduction=2), Pbt(population=4, num_rounds=2)],
+    [SuccessiveHalving(num_trials=4, min_steps=2, reduction=2), Pbt(population=4, num_rounds=2)],
     ids=["halving", "pbt"],
 )
 def test_rungs_and_rounds_are_packed_too(tmp_path: Path, algorithm: Any) -> None:
@@ -238,7 +238,7 @@ def test_after_a_pack_hung_its_trials_train_by_themselves(tmp_path: Path) -> Non
     assert all(report.alone and "HangError" in str(report.failure) for report in reports)
     (report,) = next(reports_of(Group((segments[0],)), setting))  # the trial has not hung
     assert report.failure is None
-    assert [row["cost/passes"] for row in report.rows] == [2, 4]
+    assert [row["cost/steps"] for row in report.rows] == [2, 4]
 
 
 def test_the_selected_trial_of_a_packed_run_becomes_a_model(tmp_path: Path) -> None:
@@ -286,10 +286,8 @@ def test_trials_that_meet_others_have_the_same_journal(tmp_path: Path) -> None:
     assert run(search(at_once=2), tmp_path / "two") == run(search(), tmp_path / "three")
 
 
-@pytest.mark.parametrize(
-    "config", [PwfnConfig(), PosthocConfig(), ValidationConfig(), PartitionedConfig()]
-)
-def test_other_methods_are_refused_by_name(config: MethodConfig) -> None:
+@pytest.mark.parametrize("config", [Pwfn(), PosthocLaplace(), ValidationSet(), Partitioned()])
+def test_other_methods_are_refused_by_name(config: Method) -> None:
     method = config.model_dump()["method"]
     with pytest.raises(ValueError, match=rf"`packed` = 4 of `alone`.*`{method}`; leave it out"):
         Arm(name="alone", config=config, packed=4)
@@ -317,7 +315,7 @@ def test_packed_and_single_trials_end_alike_in_distribution(tmp_path: Path) -> N
     scores = {}
     for packed in (1, 8):
         tree = search(packed=packed, trials=16).model_dump(mode="json")
-        tree["passes"] = tree["arms"][0]["config"]["passes"] = 150
+        tree["steps"] = tree["arms"][0]["config"]["steps"] = 150
         tree["arms"][0]["config"]["interval"] = 150
         tree["data"] |= {"num_train": 200, "num_val": 200}
         found = run(Search.model_validate(tree), tmp_path / str(packed))

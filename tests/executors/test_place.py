@@ -158,7 +158,7 @@ def test_a_replicate_asks_for_some_more_than_its_share_of_the_room(null_search, 
         null_arm("wide", algorithm=Tpe(num_trials=40), resources=Resources(cpus=4)),
         null_arm("few", algorithm=Tpe(num_trials=40), at_once=3),
         null_arm("given", algorithm=Tpe(num_trials=40, window=5)),
-        null_arm("asha", algorithm=Asha(num_trials=4, min_passes=2)),
+        null_arm("asha", algorithm=Asha(num_trials=4, min_steps=2)),
         seeds=(0, 1),
     )
     found = fitted(search, Place("local", cpus=16))
@@ -172,7 +172,7 @@ def test_a_replicate_asks_for_some_more_than_its_share_of_the_room(null_search, 
 
 
 def test_a_search_that_does_not_ask_stays_as_it_is(null_search, null_arm) -> None:
-    search = null_search(null_arm("asha", algorithm=Asha(num_trials=4, min_passes=2)))
+    search = null_search(null_arm("asha", algorithm=Asha(num_trials=4, min_steps=2)))
     assert fitted(search, Place("ray")) is search
 
 

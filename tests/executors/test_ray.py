@@ -40,8 +40,8 @@ def plan(null_search, null_arm, tmp_path) -> Plan:
     return a_plan(null_search(null_arm("random", algorithm=RandomSearch(num_trials=2))), tmp_path)
 
 
-def row(passes: int) -> dict[str, float]:
-    return {"cost/passes": float(passes), "val/accuracy": 0.5}
+def row(steps: int) -> dict[str, float]:
+    return {"cost/steps": float(steps), "val/accuracy": 0.5}
 
 
 LAST = Report([row(8)], done=True, finished=True)
@@ -237,8 +237,8 @@ def shared_search() -> Any:
 
     arm = Arm(
         name="asha",
-        config=FaultyConfig(passes=8, interval=2, seconds=0.1),
-        algorithm=Asha(num_trials=6, min_passes=2, reduction=2),
+        config=FaultyConfig(steps=8, interval=2, seconds=0.1),
+        algorithm=Asha(num_trials=6, min_steps=2, reduction=2),
         space={"x": Uniform(low=0.0, high=1.0)},
     )
     return Search(
@@ -247,7 +247,7 @@ def shared_search() -> Any:
         scale=Scale.SMOKE,
         data=DataConfig(name="digits", num_train=20, num_val=10, num_test=10),
         metric="val/accuracy",
-        passes=8,
+        steps=8,
         seeds=(0,),
         arms=(arm,),
     )

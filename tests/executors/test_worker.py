@@ -36,36 +36,36 @@ def setting(tmp_path: Path) -> TrialSetting:
 
 
 def segment(until: int = 8, **fields: Any) -> Segment:
-    config = FaultyConfig(passes=8, interval=2, **fields.pop("config", {}))
+    config = FaultyConfig(steps=8, interval=2, **fields.pop("config", {}))
     return Segment(trial=TRIAL, config=config.model_dump(mode="json"), until=until, **fields)
 
 
-def steps(execution: _SegmentExecution) -> list[Report]:
+def reports_of(execution: _SegmentExecution) -> list[Report]:
     reports = [execution.step()]
     while not reports[-1].done:
         reports.append(execution.step())
     return reports
 
 
-def passes(reports: list[Report]) -> list[float]:
-    return [row["cost/passes"] for report in reports for row in report.rows]
+def steps(reports: list[Report]) -> list[float]:
+    return [row["cost/steps"] for report in reports for row in report.rows]
 
 
 def test_each_step_is_one_interval(setting) -> None:
-    reports = steps(_SegmentExecution(segment(), setting))
+    reports = reports_of(_SegmentExecution(segment(), setting))
     assert [len(report.rows) for report in reports] == [1, 1, 1, 1]
-    assert passes(reports) == [2, 4, 6, 8]
+    assert steps(reports) == [2, 4, 6, 8]
     assert [report.finished for report in reports] == [False, False, False, True]
     seconds = [report.rows[0]["cost/seconds"] for report in reports]
     assert seconds == sorted(seconds)
 
 
 def test_a_segment_ends_where_it_should_and_the_next_goes_on(setting) -> None:
-    first = steps(_SegmentExecution(segment(until=4), setting))
-    assert passes(first) == [2, 4]
+    first = reports_of(_SegmentExecution(segment(until=4), setting))
+    assert steps(first) == [2, 4]
     assert not first[-1].finished
-    second = steps(_SegmentExecution(segment(start=4, round=1), setting))
-    assert passes(second) == [6, 8]
+    second = reports_of(_SegmentExecution(segment(start=4, round=1), setting))
+    assert steps(second) == [6, 8]
     assert second[-1].finished
 
 
@@ -75,30 +75,30 @@ def test_an_execution_that_was_cut_off_is_continued_and_reports_everything(setti
     cut_off.step()
     again = _SegmentExecution(segment(), setting)
     first = again.step()
-    assert passes([first]) == [2, 4, 6]
-    assert passes([first, *steps(again)]) == [2, 4, 6, 8]
+    assert steps([first]) == [2, 4, 6]
+    assert steps([first, *reports_of(again)]) == [2, 4, 6, 8]
 
 
 def test_a_segment_that_was_over_reports_its_rows_and_trains_no_more(setting) -> None:
-    steps(_SegmentExecution(segment(), setting))
-    (report,) = steps(_SegmentExecution(segment(), setting))
-    assert passes([report]) == [2, 4, 6, 8]
+    reports_of(_SegmentExecution(segment(), setting))
+    (report,) = reports_of(_SegmentExecution(segment(), setting))
+    assert steps([report]) == [2, 4, 6, 8]
     assert report.finished
 
 
 def test_a_failure_is_reported_with_the_rows_before_it_and_logged(setting) -> None:
     broken = segment(config={"fault": "raise"})
     _SegmentExecution(broken, setting).step()
-    (report,) = steps(_SegmentExecution(broken, setting))
-    assert passes([report]) == [2]
+    (report,) = reports_of(_SegmentExecution(broken, setting))
+    assert steps([report]) == [2]
     assert report.failure == "ValueError: asked to fail"
     text = "\n".join(logs.read(Folder(setting.storage), TRIAL))
-    assert "FaultyConfig from 2 to 8 passes on " in text
+    assert "FaultyConfig from 2 to 8 steps on " in text
     assert "Traceback" in text
 
 
 def test_a_config_that_cannot_be_built_fails_its_trial(setting) -> None:
-    wrong = Segment(trial=TRIAL, config={"method": "nothing", "passes": 8}, until=8)
+    wrong = Segment(trial=TRIAL, config={"method": "nothing", "steps": 8}, until=8)
     report = _SegmentExecution(wrong, setting).step()
     assert report.done
     assert "`nothing` is not a known method" in str(report.failure)
@@ -108,7 +108,7 @@ def test_an_interval_that_hung_before_fails(setting) -> None:
     _SegmentExecution(segment(), setting).step()
     CheckpointStore(Folder(setting.storage)).note_hang(segment(), 2)
     report = _SegmentExecution(segment(), setting).step()
-    assert "HangError: an interval ends within 60 s, but the one after 2 passes" in str(
+    assert "HangError: an interval ends within 60 s, but the one after 2 steps" in str(
         report.failure
     )
 
@@ -155,8 +155,8 @@ def test_what_did_not_answer_is_told_from_what_will_not_change() -> None:
 
 def test_a_process_in_which_something_unexpected_was_raised_is_left(setting) -> None:
     odd = _SegmentExecution(segment(config={"fault": "raise"}), setting)
-    assert [report.leave for report in steps(odd)] == [False, True]
-    wrong = Segment(trial=TrialId("arm", 0, 1), config={"method": "no", "passes": 8}, until=8)
+    assert [report.leave for report in reports_of(odd)] == [False, True]
+    wrong = Segment(trial=TrialId("arm", 0, 1), config={"method": "no", "steps": 8}, until=8)
     assert not _SegmentExecution(wrong, setting).step().leave  # our own sentence
 
 
@@ -176,10 +176,10 @@ def plan(null_search, null_arm, tmp_path) -> Plan:
 
 def test_a_plan_hears_rows_and_ends(plan) -> None:
     one = plan.next()
-    row = {"cost/passes": 2.0, "val/accuracy": 0.5}
+    row = {"cost/steps": 2.0, "val/accuracy": 0.5}
     plan.report(one, [row])
     assert not plan.done
-    plan.report(one, [{**row, "cost/passes": 8.0}])
+    plan.report(one, [{**row, "cost/steps": 8.0}])
     plan.complete(one, finished=True)
     assert plan.done
     assert list(plan.journal.trials[TRIAL].rows) == [2, 8]
@@ -199,5 +199,5 @@ def test_a_learner_is_restored_in_its_last_state(null_search, null_arm, setting,
     config = segment().config
     with pytest.raises(DataMissingError, match="arm/seed0/00000: it has no checkpoint"):
         restore_learner(search, str(tmp_path), TRIAL, config)
-    steps(_SegmentExecution(segment(until=6), setting))
-    assert restore_learner(search, str(tmp_path), TRIAL, config).passes == 6
+    reports_of(_SegmentExecution(segment(until=6), setting))
+    assert restore_learner(search, str(tmp_path), TRIAL, config).steps == 6

@@ -43,7 +43,7 @@ NEVER_REFUSED = {"requests to a page", "texts with secrets"}
 
 
 def good_search() -> Search:
-    null = NullConfig(passes=8, interval=2)
+    null = NullConfig(steps=8, interval=2)
     space = {"x": Uniform(low=0.0, high=1.0)}
     return Search(
         name="fuzz",
@@ -51,12 +51,12 @@ def good_search() -> Search:
         scale=Scale.SMOKE,
         data=DataConfig(name="digits", num_train=20, num_val=10, num_test=10),
         metric="val/accuracy",
-        passes=8,
+        steps=8,
         seeds=(0, 1),
         arms=(
             Arm(name="a", config=null),
             Arm(name="b", config=null, algorithm=RandomSearch(num_trials=4), space=space),
-            Arm(name="c", config=null, algorithm=Asha(num_trials=6, min_passes=2), space=space),
+            Arm(name="c", config=null, algorithm=Asha(num_trials=6, min_steps=2), space=space),
             Arm(
                 name="d",
                 config=null,
@@ -85,7 +85,7 @@ def searches(_: Path) -> Attempt:
 
 def changes(_: Path) -> Attempt:
     good = good_search().model_dump(mode="json")
-    pieces = ["a", "data", "x", "passes", ".", "..", "=", "", "1", "null", "{", '{"a":', "é", "\0",
+    pieces = ["a", "data", "x", "steps", ".", "..", "=", "", "1", "null", "{", '{"a":', "é", "\0",
               "name", "config", "-1", "1e999", "[" * 2000, "__class__", " "]  # fmt: skip
 
     def attempt(rng: random.Random) -> None:

@@ -85,7 +85,7 @@ def _context(stage: Stage) -> tuple[Scene, int, float]:
 
 def _spot(stage: Stage) -> tuple[Scene, int, float]:
     """The node of a trial that gets on is taken away five times, and another joins each time."""
-    long = {"passes": 2 * 3 * _LOSSES, "seconds": 1.0}
+    long = {"steps": 2 * 3 * _LOSSES, "seconds": 1.0}
     node = stage.cluster.add_node(spot=True)
     scene = stage.scene(faults=(long,), is_spot=True)
     driver = scene.search()

@@ -32,20 +32,20 @@ class FaultyConfig(NullConfig):
 
 
 class FaultyLearner(NullLearner):
-    """Counts passes until its fault strikes."""
+    """Counts steps until its fault strikes."""
 
     config: FaultyConfig
 
     def advance(self) -> Mapping[str, float]:
         if _broken:
             raise RuntimeError("an earlier error has left this process broken")
-        if self.passes >= self.config.interval:
+        if self.steps >= self.config.interval:
             self._fail()
         metrics = super().advance()
         return {**metrics, "val/accuracy": math.nan} if self.config.fault == "score" else metrics
 
     def _fail(self) -> None:
-        often = self.passes if self.config.fault == "often" else ""
+        often = self.steps if self.config.fault == "often" else ""
         mark = os.path.join(self.config.fault_folder, f"died{often}")
         if self.config.fault == "context":
             _broken.append(os.getpid())

@@ -64,8 +64,8 @@ FAULTS = {faults!r}
 
 def search(scale: Scale) -> Search:
     space = {{"x": Uniform(low=0.0, high=1.0)}}
-    null = FaultyConfig(passes=8, interval=2, seconds={seconds})
-    asha = Asha(num_trials=4, min_passes=2, reduction=2)
+    null = FaultyConfig(steps=8, interval=2, seconds={seconds})
+    asha = Asha(num_trials=4, min_steps=2, reduction=2)
     where = Resources(custom={spot!r})
     note = "may be longer"
     bad = tuple(
@@ -78,7 +78,7 @@ def search(scale: Scale) -> Search:
         scale=scale,
         data=DataConfig(name="digits", num_train=20, num_val=10, num_test=10),
         metric="val/accuracy",
-        passes=8,
+        steps=8,
         seeds=(0,),
         arms=(
             *bad,
@@ -373,16 +373,16 @@ class Scene:
     def duplicates(self) -> int:
         """Events that stand twice in the journal: the same row or end of a trial."""
         keys = [
-            (str(event.trial), type(event).__name__, getattr(event, "step", _passes(event)))
+            (str(event.trial), type(event).__name__, getattr(event, "step", _steps(event)))
             for event in read(self.run_folder / "journal.jsonl")
             if type(event).__name__ != "TrialStarted"
         ]
         return len(keys) - len(set(keys))
 
 
-def _passes(event: Event) -> int | None:
+def _steps(event: Event) -> int | None:
     """Where in its trial an event happened that is no row; a rung may tell several results."""
-    return getattr(event, "passes", None)
+    return getattr(event, "steps", None)
 
 
 def python_path() -> str:

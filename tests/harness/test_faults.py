@@ -31,7 +31,7 @@ def audit(monkeypatch, trials: pd.DataFrame, steps: pd.DataFrame) -> tuple[int, 
     return faults.audit(FakeScene(), (TRIALS, STEPS))  # type: ignore[arg-type]
 
 
-def test_what_is_whole_passes(monkeypatch) -> None:
+def test_what_is_whole_steps(monkeypatch) -> None:
     assert audit(monkeypatch, TRIALS, STEPS) == (0, 0, True)
 
 

@@ -80,11 +80,11 @@ class Wire:
         return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
     def cut(self) -> None:
-        """Nothing passes any more, and neither side is told."""
+        """Nothing steps any more, and neither side is told."""
         _ip("link", "set", self._near, "down")
 
     def mend(self) -> None:
-        """Everything passes again."""
+        """Everything steps again."""
         _ip("link", "set", self._near, "up")
 
 

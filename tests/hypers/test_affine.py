@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError
-from tuneparts.hypers import BentonConfig, LilaConfig, SchwoebelConfig, Shapes, Theta
+from tuneparts.hypers import Affine, BentonAffine, SchwoebelAffine, Shapes, Theta
 from tuneparts.hypers.affine import _Benton, _exponential, _Lila, _Schwoebel, resample
 from tuneparts.hypers.parts import _ConstrainedParameter
 
@@ -169,11 +169,11 @@ def stream(seed: int = 0) -> torch.Generator:
 
 
 def only(**maxima: float) -> _Lila:
-    return _Lila(LilaConfig(**dict.fromkeys(LilaConfig.NAMES, 0.0) | maxima), learnable=False)
+    return _Lila(Affine(**dict.fromkeys(Affine.NAMES, 0.0) | maxima), learnable=False)
 
 
 def test_samples_are_matrix_exponentials_of_the_generators():
-    module = _Lila(LilaConfig(**ETA), learnable=True).double()
+    module = _Lila(Affine(**ETA), learnable=True).double()
     found = module.sample(10, stream()).detach().numpy()
     draws = torch.empty(10, 6, dtype=torch.float64).uniform_(-1, 1, generator=stream()).numpy()
     e = np.eye(3)
@@ -187,7 +187,7 @@ def test_samples_are_matrix_exponentials_of_the_generators():
     }
     values = module.values()
     for u, A_23 in zip(draws, found, strict=True):
-        M = sum(u[k] * values[name] * generators[name] for k, name in enumerate(LilaConfig.NAMES))
+        M = sum(u[k] * values[name] * generators[name] for k, name in enumerate(Affine.NAMES))
         np.testing.assert_allclose(A_23, scipy.linalg.expm(M)[:2], atol=1e-13)
 
 
@@ -214,9 +214,9 @@ def test_a_half_turn_covers_the_circle_and_keeps_areas():
 
 def learnt_at(rotation: float) -> _Lila:
     """A learnable one whose steps have brought rotation to a value."""
-    module = _Lila(LilaConfig(**dict.fromkeys(LilaConfig.NAMES, 0.3)), learnable=True).double()
+    module = _Lila(Affine(**dict.fromkeys(Affine.NAMES, 0.3)), learnable=True).double()
     with torch.no_grad():
-        module.maxima.raw[LilaConfig.NAMES.index("rotation")] = rotation + math.log(
+        module.maxima.raw[Affine.NAMES.index("rotation")] = rotation + math.log(
             -math.expm1(-rotation)
         )
     return module
@@ -242,10 +242,10 @@ def test_a_rotation_that_overshoots_comes_back():
     module = learnt_at(3.0)
     optimiser = torch.optim.SGD([module.maxima.raw], lr=0.1)
     with torch.no_grad():
-        module.maxima.raw[LilaConfig.NAMES.index("rotation")] += 0.9
+        module.maxima.raw[Affine.NAMES.index("rotation")] += 0.9
     for _ in range(200):
         optimiser.zero_grad()
-        (module.ranges()[LilaConfig.NAMES.index("rotation")] - 2.5).square().backward()
+        (module.ranges()[Affine.NAMES.index("rotation")] - 2.5).square().backward()
         optimiser.step()
     assert module.values()["rotation"] == pytest.approx(2.5, abs=1e-3)
 
@@ -261,7 +261,7 @@ def test_rotation_beyond_pi_acts_and_is_reported_as_pi():
     assert wide.values()["rotation"] == math.pi
 
 
-@pytest.mark.parametrize("name", LilaConfig.NAMES)
+@pytest.mark.parametrize("name", Affine.NAMES)
 def test_each_maximum_bounds_its_own_motion(name):
     A = only(**{name: 0.5}).double().sample(2000, stream())
     logarithms = np.stack([scipy.linalg.logm(np.vstack([a, [0, 0, 1]])) for a in A[:50].numpy()])
@@ -291,32 +291,30 @@ def test_samples_are_ordered_by_image_then_sample():
 
 def test_learnable_ranges_cannot_all_start_at_zero():
     with pytest.raises(ConfigError, match="a learnable `translate_x` must start strictly between"):
-        LilaConfig(**dict.fromkeys(LilaConfig.NAMES, 0.0)).part(
-            Shapes(), name="one", learnable=True
-        )
+        Affine(**dict.fromkeys(Affine.NAMES, 0.0)).part(Shapes(), name="one", learnable=True)
 
 
 def test_a_range_at_zero_is_held_out_and_the_others_are_learnt():
-    module = LilaConfig(rotation=0.3, shear=0.0).part(Shapes(), name="one", learnable=True)
+    module = Affine(rotation=0.3, shear=0.0).part(Shapes(), name="one", learnable=True)
     optimiser = torch.optim.Adam(module.parameters(), lr=0.1)
     for _ in range(3):
         optimiser.zero_grad()
         module(
             torch.rand(4, 1, 8, 8), 2, torch.Generator().manual_seed(0)
         ).square().sum().backward()
-        assert module.maxima.raw.grad[LilaConfig.NAMES.index("shear")] == 0
+        assert module.maxima.raw.grad[Affine.NAMES.index("shear")] == 0
         optimiser.step()
     assert module.values()["shear"] == 0.0
     assert module.values()["rotation"] != pytest.approx(0.3)
 
 
 def benton_only(**maxima: float) -> _Benton:
-    return _Benton(BentonConfig(**dict.fromkeys(BentonConfig.NAMES, 0.0) | maxima), learnable=False)
+    return _Benton(BentonAffine(**dict.fromkeys(BentonAffine.NAMES, 0.0) | maxima), learnable=False)
 
 
 def test_samples_follow_the_formula_of_widths():
-    maxima = dict(zip(BentonConfig.NAMES, (0.1, 0.2, 0.9, 0.3, 0.2, 0.4), strict=True))
-    module = _Benton(BentonConfig(**maxima), learnable=True).double()
+    maxima = dict(zip(BentonAffine.NAMES, (0.1, 0.2, 0.9, 0.3, 0.2, 0.4), strict=True))
+    module = _Benton(BentonAffine(**maxima), learnable=True).double()
     found = module.sample(10, stream()).detach().numpy()
     widths = module.widths.tensor().detach().numpy()
     z = torch.empty(10, 6, dtype=torch.float64).uniform_(-0.5, 0.5, generator=stream()).numpy()
@@ -334,7 +332,7 @@ def test_samples_follow_the_formula_of_widths():
 
 def test_width_is_twice_the_maximum_and_translations_a_twentieth():
     module = benton_only(rotation=0.7, translate_x=0.3)
-    widths = dict(zip(BentonConfig.NAMES, module.widths.numbers(), strict=True))
+    widths = dict(zip(BentonAffine.NAMES, module.widths.numbers(), strict=True))
     assert widths["rotation"] == pytest.approx(1.4)
     assert widths["translate_x"] == pytest.approx(6.0)
 
@@ -349,7 +347,7 @@ def test_twice_the_lila_maximum_is_the_same_distribution_of_angles():
     eta = 1.3
     benton = benton_only()
     benton.widths = _ConstrainedParameter(
-        [0, 0, 2 * eta, 0, 0, 0], link=benton.widths.link, learnable=False, names=BentonConfig.NAMES
+        [0, 0, 2 * eta, 0, 0, 0], link=benton.widths.link, learnable=False, names=BentonAffine.NAMES
     )
     lila = only(rotation=eta)
 
@@ -373,17 +371,17 @@ def test_stretch_keeps_areas_and_scale_keeps_angles():
 
 
 def test_values_are_maxima_named_as_metrics():
-    module = BentonConfig(rotation=math.pi / 2).part(Shapes(), name="one", learnable=True)
+    module = BentonAffine(rotation=math.pi / 2).part(Shapes(), name="one", learnable=True)
     values = module.values()
     assert values == pytest.approx(
-        dict.fromkeys(BentonConfig.NAMES, 0.05) | {"rotation": math.pi / 2}
+        dict.fromkeys(BentonAffine.NAMES, 0.05) | {"rotation": math.pi / 2}
     )
     assert [schema.lookup(f"hyper/{name}") for name in values]
 
 
 def schwoebel(low: tuple[float, ...], high: tuple[float, ...], *, learnable: bool) -> _Schwoebel:
     ends = (Theta(**dict(zip(Theta.model_fields, end, strict=True))) for end in (low, high))
-    config = SchwoebelConfig(**dict(zip(("theta_min", "theta_max"), ends, strict=True)))
+    config = SchwoebelAffine(**dict(zip(("theta_min", "theta_max"), ends, strict=True)))
     return _Schwoebel(config, learnable=learnable)
 
 
@@ -414,7 +412,7 @@ def test_ends_may_cross():
 
 def test_values_name_both_ends():
     values = (
-        SchwoebelConfig(theta_min=Theta(rotation=-3.0))
+        SchwoebelAffine(theta_min=Theta(rotation=-3.0))
         .part(Shapes(), name="one", learnable=False)
         .values()
     )
@@ -422,5 +420,5 @@ def test_values_name_both_ends():
     assert values["theta_min.rotation"] == -3.0
     assert values["theta_min.scale_x"] == 1.0
     assert values["theta_max.scale_x"] == pytest.approx(1.02)
-    assert {name.split(".")[1] for name in values} == set(SchwoebelConfig.NAMES)
+    assert {name.split(".")[1] for name in values} == set(SchwoebelAffine.NAMES)
     assert [schema.lookup(f"hyper/{name}") for name in values]

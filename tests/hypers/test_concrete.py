@@ -9,7 +9,7 @@ from torch.func import functional_call
 from tuneparts.core import schema
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.hypers import Call, DropoutConfig, MaskConfig, Shapes
+from tuneparts.hypers import Call, Dropout, Mask, Shapes
 from tuneparts.hypers.parts import DropoutSlot, _dropping, _NumberedPart
 
 
@@ -19,7 +19,7 @@ def stream(seed: int = 0) -> torch.Generator:
 
 def dropout_of(*rates: float, learnable: bool, tau: float = 0.1) -> _NumberedPart:
     shapes = Shapes(num_slots=len(rates))
-    return DropoutConfig(rate=rates, tau=tau).part(shapes, name="dropout", learnable=learnable)
+    return Dropout(rate=rates, tau=tau).part(shapes, name="dropout", learnable=learnable)
 
 
 def relaxed(logits: torch.Tensor, shape: list[int], *, tau: float) -> torch.Tensor:
@@ -84,29 +84,25 @@ class TestConcreteDropout:
     def test_one_rate_serves_all_slots_but_two_do_not_serve_three(self):
         assert (
             len(
-                DropoutConfig(rate=0.2)
+                Dropout(rate=0.2)
                 .part(Shapes(num_slots=3), name="dropout", learnable=False)
                 .values()
             )
             == 3
         )
         with pytest.raises(ConfigError, match="got 2 for 3"):
-            DropoutConfig(rate=(0.2, 0.1)).part(
-                Shapes(num_slots=3), name="dropout", learnable=False
-            )
+            Dropout(rate=(0.2, 0.1)).part(Shapes(num_slots=3), name="dropout", learnable=False)
 
     def test_dropping_everything_is_refused(self):
         for rate in (1.0, (0.5, 1.0)):
             with pytest.raises(ConfigError, match="less than 1"):
-                parse(DropoutConfig, {"rate": rate})
+                parse(Dropout, {"rate": rate})
 
 
 class TestInputMask:
     def test_learnable_masks_multiply_by_relaxed_draws_without_rescaling(self):
         mask = (
-            MaskConfig(keep=(0.5, 0.8), tau=0.2)
-            .part(Shapes((2,)), name="mask", learnable=True)
-            .double()
+            Mask(keep=(0.5, 0.8), tau=0.2).part(Shapes((2,)), name="mask", learnable=True).double()
         )
         x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
         u = uniform(2, 2)
@@ -120,36 +116,34 @@ class TestInputMask:
         keep = (0.25, 0.5, 0.75)
         draws = stream()
         before = draws.get_state()
-        by_probability = MaskConfig(keep=keep).part(Shapes((3,)), name="mask", learnable=False)
+        by_probability = Mask(keep=keep).part(Shapes((3,)), name="mask", learnable=False)
         assert by_probability(x, draws, training=False).tolist() == [[0.25, 0.5, 0.75]]
-        rounded = MaskConfig(keep=keep, evaluation="rounded").part(
+        rounded = Mask(keep=keep, evaluation="rounded").part(
             Shapes((3,)), name="mask", learnable=False
         )
         assert rounded(x, draws, training=False).tolist() == [[0, 0, 1]]
         assert torch.equal(draws.get_state(), before)
 
     def test_a_fixed_mask_of_zeros_and_ones_is_the_same_in_training(self):
-        mask = MaskConfig(keep=(1.0, 0.0)).part(Shapes((2,)), name="mask", learnable=False)
+        mask = Mask(keep=(1.0, 0.0)).part(Shapes((2,)), name="mask", learnable=False)
         x = torch.tensor([[2.0, 3.0]])
         assert not mask.draws(training=True)
         for training in (True, False):
             assert mask(x, stream(), training=training).tolist() == [[2, 0]]
 
     def test_fixed_probabilities_draw_hard_masks_for_each_example(self):
-        mask = MaskConfig(keep=0.3).part(Shapes((1, 4, 4)), name="mask", learnable=False)
+        mask = Mask(keep=0.3).part(Shapes((1, 4, 4)), name="mask", learnable=False)
         out = mask(torch.ones(500, 1, 4, 4), stream(), training=True)
         assert set(out.unique().tolist()) == {0, 1}
         assert out.mean().item() == pytest.approx(0.3, abs=4 * (0.21 / 8000) ** 0.5)
 
     def test_values_count_the_kept_and_list_vectors_only(self):
         values = (
-            MaskConfig(keep=(0.4, 0.6, 0.9))
-            .part(Shapes((3,)), name="mask", learnable=False)
-            .values()
+            Mask(keep=(0.4, 0.6, 0.9)).part(Shapes((3,)), name="mask", learnable=False).values()
         )
         assert values == {"num_kept": 2, "keep.0": 0.4, "keep.1": 0.6, "keep.2": 0.9}
         assert [schema.lookup(f"hyper/{name}") for name in values]
-        image = MaskConfig(keep=1.0).part(Shapes((1, 2, 2)), name="mask", learnable=False)
+        image = Mask(keep=1.0).part(Shapes((1, 2, 2)), name="mask", learnable=False)
         assert image.values() == {"num_kept": 4}
         assert image.is_identity
 

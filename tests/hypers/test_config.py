@@ -7,12 +7,12 @@ from torch.nn import functional
 
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.hypers import BentonConfig, HypersConfig, LilaConfig, SchwoebelConfig, Theta
+from tuneparts.hypers import Affine, BentonAffine, Hypers, SchwoebelAffine, Theta
 from tuneparts.hypers.config import OUTSIDE_LIKELIHOOD
 
 
 def test_all_parts_are_absent_by_default():
-    config = HypersConfig()
+    config = Hypers()
     assert config.model_dump(exclude_none=True) == {
         "samples": 1,
         "averaging": "logits",
@@ -23,50 +23,50 @@ def test_all_parts_are_absent_by_default():
 @pytest.mark.parametrize(
     ("given", "kind"),
     [
-        ({"rotation": 1.0}, LilaConfig),
-        ({"kind": "lila"}, LilaConfig),
-        ({"kind": "benton", "stretch": 0.3}, BentonConfig),
-        ({"kind": "schwoebel", "theta_max": {"rotation": 1.0}}, SchwoebelConfig),
-        (BentonConfig(), BentonConfig),
+        ({"rotation": 1.0}, Affine),
+        ({"kind": "lila"}, Affine),
+        ({"kind": "benton", "stretch": 0.3}, BentonAffine),
+        ({"kind": "schwoebel", "theta_max": {"rotation": 1.0}}, SchwoebelAffine),
+        (BentonAffine(), BentonAffine),
     ],
 )
 def test_the_affine_kind_is_named_or_lila(given, kind):
-    assert type(HypersConfig(affine=given).affine) is kind
+    assert type(Hypers(affine=given).affine) is kind
 
 
 def test_an_unknown_affine_kind_names_the_known():
     with pytest.raises(ConfigError, match="expected tags: 'lila', 'benton', 'schwoebel'"):
-        parse(HypersConfig, {"affine": {"kind": "stn"}})
+        parse(Hypers, {"affine": {"kind": "stn"}})
 
 
 def test_a_field_of_another_kind_is_refused():
-    with pytest.raises(ConfigError, match="`stretch` is not a field of LilaConfig"):
-        parse(HypersConfig, {"affine": {"stretch": 0.3}})
+    with pytest.raises(ConfigError, match="`stretch` is not a field of Affine"):
+        parse(Hypers, {"affine": {"stretch": 0.3}})
 
 
 def test_survives_json():
-    config = HypersConfig(
-        affine=SchwoebelConfig(), mask={"keep": (0.1, 0.9)}, dropout={"rate": 0.3}, noise=0.1
+    config = Hypers(
+        affine=SchwoebelAffine(), mask={"keep": (0.1, 0.9)}, dropout={"rate": 0.3}, noise=0.1
     )
-    assert HypersConfig.model_validate_json(config.model_dump_json()) == config
+    assert Hypers.model_validate_json(config.model_dump_json()) == config
 
 
 def test_images_only_parts_refuse_vectors():
     for part in ({"affine": {}}, {"colour": {}}):
         with pytest.raises(ConfigError, match=r"acts on images \(C, H, W\)"):
-            HypersConfig(**part).build(learnable=True, net=nn.Linear(3, 2), in_shape=(3,))
+            Hypers(**part).build(learnable=True, net=nn.Linear(3, 2), in_shape=(3,))
 
 
 def test_only_parts_that_are_there_can_be_frozen():
     with pytest.raises(ConfigError, match="names `noise`"):
-        parse(HypersConfig, {"frozen": ["noise"]})
+        parse(Hypers, {"frozen": ["noise"]})
     with pytest.raises(ConfigError, match="frozen"):
-        parse(HypersConfig, {"frozen": ["weight_decay"]})
+        parse(Hypers, {"frozen": ["weight_decay"]})
 
 
 def test_the_order_of_frozen_parts_does_not_matter():
     values = {"noise": 0.1, "temperature": 2.0}
-    assert HypersConfig(**values, frozen=("temperature", "noise")) == HypersConfig(
+    assert Hypers(**values, frozen=("temperature", "noise")) == Hypers(
         **values, frozen=("noise", "temperature")
     )
 
@@ -80,7 +80,7 @@ def net() -> nn.Sequential:
     return nn.Sequential(nn.Flatten(), nn.Linear(4, 4), nn.Dropout(0.0), nn.Linear(4, 2))
 
 
-def reported(config: HypersConfig, in_shape: tuple[int, ...], *, learnable: bool):
+def reported(config: Hypers, in_shape: tuple[int, ...], *, learnable: bool):
     hypers = config.build(learnable=learnable, net=net(), in_shape=in_shape)
     return {name.removeprefix("hyper/"): value for name, value in hypers.values().items()}
 
@@ -89,96 +89,96 @@ def reported(config: HypersConfig, in_shape: tuple[int, ...], *, learnable: bool
 @pytest.mark.parametrize(
     ("config", "in_shape"),
     [
-        (HypersConfig(affine={"rotation": 2.0}, colour={"contrast": 0.2}), (1, 2, 2)),
-        (HypersConfig(affine={"kind": "benton", "stretch": 0.3}, noise=0.1), (1, 2, 2)),
-        (HypersConfig(affine={"kind": "schwoebel"}, temperature=2.0), (1, 2, 2)),
-        (HypersConfig(mask={"keep": (0.2, 0.9, 0.6, 0.4)}, dropout={"rate": 0.3}), (4,)),
+        (Hypers(affine={"rotation": 2.0}, colour={"contrast": 0.2}), (1, 2, 2)),
+        (Hypers(affine={"kind": "benton", "stretch": 0.3}, noise=0.1), (1, 2, 2)),
+        (Hypers(affine={"kind": "schwoebel"}, temperature=2.0), (1, 2, 2)),
+        (Hypers(mask={"keep": (0.2, 0.9, 0.6, 0.4)}, dropout={"rate": 0.3}), (4,)),
     ],
 )
 def test_what_one_run_reports_another_holds(config, in_shape, learnable):
     """From nothing: the parts are made as they were found."""
     found = reported(config, in_shape, learnable=learnable)
-    assert reported(HypersConfig().at(found), in_shape, learnable=False) == pytest.approx(found)
+    assert reported(Hypers().at(found), in_shape, learnable=False) == pytest.approx(found)
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.dictionaries(st.sampled_from(sorted(NOT_MOVED)), st.floats(0, 3), min_size=1, max_size=6))
 def test_a_part_that_is_made_has_no_effect_besides_what_was_found(found):
-    assert HypersConfig().at(found).affine == LilaConfig(**(NOT_MOVED | found))
+    assert Hypers().at(found).affine == Affine(**(NOT_MOVED | found))
 
 
 def test_a_part_that_is_there_keeps_its_other_values():
-    config = HypersConfig(affine={"shear": 0.7}, colour={"contrast": 0.4}, samples=20)
+    config = Hypers(affine={"shear": 0.7}, colour={"contrast": 0.4}, samples=20)
     at = config.at({"rotation": 2.5, "brightness": 0.3})
-    assert at.affine == LilaConfig(shear=0.7, rotation=2.5)
+    assert at.affine == Affine(shear=0.7, rotation=2.5)
     assert at.colour is not None
     assert (at.colour.brightness, at.colour.contrast) == (0.3, 0.4)
     assert at.samples == 20
 
 
 def test_schwoebel_ends_are_set_one_by_one():
-    ends = SchwoebelConfig(theta_max=Theta(rotation=1.0))
-    at = HypersConfig(affine=ends).at({"theta_min.rotation": -2.0})
-    assert at.affine == SchwoebelConfig(
+    ends = SchwoebelAffine(theta_max=Theta(rotation=1.0))
+    at = Hypers(affine=ends).at({"theta_min.rotation": -2.0})
+    assert at.affine == SchwoebelAffine(
         theta_min=ends.theta_min.replaced({"rotation": -2.0}), theta_max=ends.theta_max
     )
-    fresh = HypersConfig().at({"theta_max.scale_x": 1.5})
-    assert fresh.affine == SchwoebelConfig(theta_min=Theta(), theta_max=Theta(scale_x=1.5))
+    fresh = Hypers().at({"theta_max.scale_x": 1.5})
+    assert fresh.affine == SchwoebelAffine(theta_min=Theta(), theta_max=Theta(scale_x=1.5))
 
 
 def test_names_of_another_parametrisation_are_refused():
-    with pytest.raises(UnknownNameError, match="hyper of LilaConfig"):
-        HypersConfig(affine=LilaConfig()).at({"stretch": 0.1})
-    with pytest.raises(UnknownNameError, match="hyper of BentonConfig"):
-        HypersConfig(affine=BentonConfig()).at({"scale_x": 0.1})
+    with pytest.raises(UnknownNameError, match="hyper of Affine"):
+        Hypers(affine=Affine()).at({"stretch": 0.1})
+    with pytest.raises(UnknownNameError, match="hyper of BentonAffine"):
+        Hypers(affine=BentonAffine()).at({"scale_x": 0.1})
 
 
 def test_unknown_names_are_refused_with_the_nearest():
     with pytest.raises(UnknownNameError, match="Did you mean `rotation`"):
-        HypersConfig().at({"rotations": 1.0})
+        Hypers().at({"rotations": 1.0})
     with pytest.raises(UnknownNameError, match="not a known hyper"):
-        HypersConfig().at({"dropout.first": 0.1})
+        Hypers().at({"dropout.first": 0.1})
 
 
 def test_gaps_in_numbered_values_are_refused():
     with pytest.raises(ConfigError, match=r"`dropout.1` is missing"):
-        HypersConfig().at({"dropout.0": 0.1, "dropout.2": 0.1})
+        Hypers().at({"dropout.0": 0.1, "dropout.2": 0.1})
 
 
 def test_more_than_ten_numbered_values_keep_their_order():
     found = {f"keep.{i}": i / 20 for i in reversed(range(12))}
-    mask = HypersConfig().at(found).mask
+    mask = Hypers().at(found).mask
     assert mask is not None
     assert mask.keep == tuple(i / 20 for i in range(12))
 
 
 def test_the_count_of_kept_features_must_agree():
     keep = {"keep.0": 0.9, "keep.1": 0.1}
-    assert HypersConfig().at(keep | {"num_kept": 1.0}) == HypersConfig().at(keep)
+    assert Hypers().at(keep | {"num_kept": 1.0}) == Hypers().at(keep)
     with pytest.raises(ConfigError, match="must count"):
-        HypersConfig().at(keep | {"num_kept": 2.0})
+        Hypers().at(keep | {"num_kept": 2.0})
     with pytest.raises(ConfigError, match="came without them"):
-        HypersConfig().at({"num_kept": 2.0})
+        Hypers().at({"num_kept": 2.0})
 
 
 def test_values_out_of_range_are_refused():
     with pytest.raises(ConfigError, match="noise"):
-        HypersConfig().at({"noise": -1.0})
+        Hypers().at({"noise": -1.0})
 
 
 @pytest.mark.parametrize("name", sorted(OUTSIDE_LIKELIHOOD))
 def test_hyperparameters_outside_the_likelihood_are_refused_with_the_reason(name):
     with pytest.raises(ConfigError, match=f"`{name}` cannot be learnt as a hyper.*exactly zero"):
-        parse(HypersConfig, {name: 0.1})
+        parse(Hypers, {name: 0.1})
     with pytest.raises(ConfigError, match=f"`{name}` cannot be learnt"):
-        HypersConfig().at({name: 0.1})
+        Hypers().at({name: 0.1})
 
 
 def test_their_gradient_at_fixed_weights_is_indeed_nothing():
     """Label smoothing, learning rate and weight decay move the weights, not the likelihood."""
     smoothing, lr, decay = (torch.tensor(v, requires_grad=True) for v in (0.1, 0.05, 0.01))
     net = nn.Linear(3, 2)
-    hypers = HypersConfig(temperature=1.5).build(learnable=True, net=net, in_shape=(3,))
+    hypers = Hypers(temperature=1.5).build(learnable=True, net=net, in_shape=(3,))
     draws = torch.Generator().manual_seed(0)
     x, y = torch.randn(6, 3, generator=draws), torch.tensor([0, 1, 0, 1, 1, 0])
 

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.hypers import HypersConfig
-from tuneparts.hypers.hypers import Hypers, _average
+from tuneparts.hypers import Hypers
+from tuneparts.hypers.hypers import HyperModule, _average
 from tuneparts.hypers.parts import DropoutSlot
 
-EVERYTHING = HypersConfig(
+EVERYTHING = Hypers(
     affine={"rotation": 0.4},
     colour={"brightness": 0.2, "contrast": 0.3},
     noise=0.1,
@@ -59,7 +59,7 @@ def images(num: int = 5) -> Tensor:
     return torch.rand(num, 2, 4, 4, generator=stream(77))
 
 
-def built(config: HypersConfig, *, learnable: bool = True) -> tuple[Hypers, nn.Sequential]:
+def built(config: Hypers, *, learnable: bool = True) -> tuple[HyperModule, nn.Sequential]:
     net = image_net()
     return config.build(learnable=learnable, net=net, in_shape=(2, 4, 4)), net
 
@@ -67,7 +67,7 @@ def built(config: HypersConfig, *, learnable: bool = True) -> tuple[Hypers, nn.S
 class TestWithoutParts:
     def test_a_prediction_is_the_net_itself_and_draws_nothing(self):
         net = vector_net()
-        hypers = HypersConfig(samples=20).build(learnable=True, net=net, in_shape=(5,))
+        hypers = Hypers(samples=20).build(learnable=True, net=net, in_shape=(5,))
         x = torch.rand(3, 5, generator=stream())
         calls = []
         draws = stream()
@@ -90,7 +90,7 @@ class TestWithoutParts:
         zeros = dict.fromkeys(
             ("rotation", "translate_x", "translate_y", "scale_x", "scale_y", "shear"), 0.0
         )
-        config = HypersConfig(
+        config = Hypers(
             affine=zeros,
             colour={"brightness": 0, "contrast": 0},
             noise=0,
@@ -127,7 +127,7 @@ class TestPredict:
         assert torch.equal(found, wanted)
 
     def test_samples_of_one_example_are_averaged_together(self):
-        config = HypersConfig(affine={"translate_x": 0.5}, samples=4)
+        config = Hypers(affine={"translate_x": 0.5}, samples=4)
         hypers, net = built(config)
         net.eval()
         x = images(3)
@@ -138,7 +138,7 @@ class TestPredict:
             torch.testing.assert_close(found[b], wanted)
 
     def test_the_averaging_rule_is_the_one_asked_for(self):
-        config = HypersConfig(noise=0.5, samples=6)
+        config = Hypers(noise=0.5, samples=6)
         by_logits, net = built(config)
         by_prob = config.replaced({"averaging": "prob"}).build(
             learnable=True, net=net, in_shape=(2, 4, 4)
@@ -149,20 +149,20 @@ class TestPredict:
         assert not torch.allclose(a.softmax(1), b.softmax(1), atol=1e-3)
 
     def test_evaluation_has_samples_of_its_own(self):
-        hypers, _ = built(HypersConfig(noise=0.1, samples=4, eval_samples=9))
+        hypers, _ = built(Hypers(noise=0.1, samples=4, eval_samples=9))
         assert hypers.num_samples(training=True) == 4
         assert hypers.num_samples(training=False) == 9
-        same, _ = built(HypersConfig(noise=0.1, samples=4))
+        same, _ = built(Hypers(noise=0.1, samples=4))
         assert same.num_samples(training=False) == 4
 
     def test_dropout_and_masks_alone_need_no_copies_in_evaluation(self):
-        hypers, _ = built(HypersConfig(dropout={}, mask={}, samples=4))
+        hypers, _ = built(Hypers(dropout={}, mask={}, samples=4))
         assert hypers.num_samples(training=True) == 4
         assert hypers.num_samples(training=False) == 1
 
     def test_vectors_take_masks_noise_and_temperature(self):
         net = vector_net()
-        config = HypersConfig(mask={"keep": 0.6}, noise=0.1, temperature=2.0, samples=3)
+        config = Hypers(mask={"keep": 0.6}, noise=0.1, temperature=2.0, samples=3)
         hypers = config.build(learnable=True, net=net, in_shape=(5,))
         x = torch.rand(4, 5, generator=stream(1))
         logits = hypers.predict(net, x, generator=stream(), training=True)
@@ -210,7 +210,7 @@ class TestGradients:
 
 class TestDropoutSlots:
     def test_the_nets_layers_become_slots_and_its_parameters_stay_its_own(self):
-        hypers, net = built(HypersConfig(dropout={"rate": (0.1, 0.3)}))
+        hypers, net = built(Hypers(dropout={"rate": (0.1, 0.3)}))
         slots = [module for module in net.modules() if isinstance(module, nn.Dropout)]
         assert [type(slot) for slot in slots] == [DropoutSlot, DropoutSlot]
         assert [slot.slot for slot in slots] == [0, 1]
@@ -220,7 +220,7 @@ class TestDropoutSlots:
         assert list(net.state_dict()) == list(image_net().state_dict())
 
     def test_dropping_does_not_depend_on_the_nets_mode(self):
-        hypers, net = built(HypersConfig(dropout={}))
+        hypers, net = built(Hypers(dropout={}))
         x = images()
         trained = hypers.predict(net.train(), x, generator=stream(), training=True)
         assert torch.equal(
@@ -231,25 +231,25 @@ class TestDropoutSlots:
         assert not torch.equal(scored, trained)
 
     def test_attaching_twice_or_under_other_hypers_does_no_harm(self):
-        hypers, net = built(HypersConfig(dropout={}))
+        hypers, net = built(Hypers(dropout={}))
         wanted = hypers.predict(net, images(), generator=stream(), training=True)
         hypers.attach(net)
-        again = HypersConfig(dropout={}).build(learnable=False, net=net, in_shape=(2, 4, 4))
+        again = Hypers(dropout={}).build(learnable=False, net=net, in_shape=(2, 4, 4))
         found = hypers.predict(net, images(), generator=stream(), training=True)
         assert torch.equal(found, wanted)
         assert again.dropout.rates.given == (0.1, 0.1)
 
     def test_a_net_that_was_not_attached_is_refused(self):
-        hypers, _ = built(HypersConfig(dropout={}))
+        hypers, _ = built(Hypers(dropout={}))
         with pytest.raises(ConfigError, match=r"hypers.attach\(net\)"):
             hypers.predict(image_net(), images(), generator=stream(), training=True)
 
     def test_a_net_without_slots_is_refused(self):
         with pytest.raises(ConfigError, match="0 layers of type Dropout"):
-            HypersConfig(dropout={}).build(learnable=True, net=vector_net(), in_shape=(5,))
+            Hypers(dropout={}).build(learnable=True, net=vector_net(), in_shape=(5,))
 
     def test_without_the_part_the_nets_own_rates_draw_from_the_calls_generator(self):
-        hypers, net = built(HypersConfig())
+        hypers, net = built(Hypers())
         before = torch.get_rng_state()
         first = hypers.predict(net, images(), generator=stream(), training=True)
         second = hypers.predict(net, images(), generator=stream(), training=True)

@@ -3,7 +3,7 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.data.target import Classes
-from tuneparts.hypers import Flip, HypersConfig, Shapes, Temperature
+from tuneparts.hypers import Flip, Hypers, Shapes, Temperature
 from tuneparts.hypers.parts import _Part
 
 
@@ -55,7 +55,7 @@ def test_scores_see_whole_images_under_a_learnt_probability():
 
 
 def test_steps_that_do_not_move_it_draw_as_those_that_do():
-    """Weight steps must see what hyper steps judge."""
+    """Updates must see what hyper steps judge."""
     module, x = flip(0.3, learnable=True), images(6)
     moving = module(x, stream()).detach()
     for parameter in module.parameters():
@@ -88,7 +88,7 @@ def test_the_likelihood_learns_whether_mirror_images_mean_the_same(is_symmetric,
             net[1].weight[:, [7, 3]] = torch.eye(2)
     is_mirrored = (torch.arange(200) % 2 == 1) & is_symmetric
     x = torch.where(is_mirrored[:, None, None, None], left.flip(3), left)
-    config = HypersConfig(flip=Flip(probability=0.2), samples=8)
+    config = Hypers(flip=Flip(probability=0.2), samples=8)
     hypers = config.build(learnable=True, net=net, in_shape=(1, 2, 4), num_outputs=2)
     optimiser, draws = torch.optim.Adam(hypers.learnable(), lr=0.05), stream()
     for _ in range(200):

@@ -14,22 +14,22 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.data.config import DataConfig
 from tuneparts.data.target import Classes, Values
-from tuneparts.hypers import KINDS, Call, Hyper, HypersConfig, InputNoise, Number
+from tuneparts.hypers import KINDS, Call, Hyper, Hypers, Noise, Number
 from tuneparts.hypers.hyper import POSITIVE, REAL
 from tuneparts.hypers.kinds import LabelSmoothing, WeightDecay
 from tuneparts.methods.baselines.config import (
-    AugerinoConfig,
-    LaplaceConfig,
-    StandardConfig,
-    ValidationConfig,
+    Augerino,
+    Laplace,
+    Standard,
+    ValidationSet,
 )
-from tuneparts.methods.federated.config import FedAvgConfig, FederatedConfig
-from tuneparts.methods.partitioned import PartitionedConfig
+from tuneparts.methods.federated.config import FedAvg, Federated
+from tuneparts.methods.partitioned import Partitioned
 from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.training.learner import Context
 
 NET = {"name": "mlp", "widths": (8,)}
-SMALL = {"passes": 8, "interval": 4, "batch_size": 8, "net": NET}
+SMALL = {"steps": 8, "interval": 4, "batch_size": 8, "net": NET}
 
 
 class Prior(Hyper):
@@ -94,7 +94,7 @@ def net() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 5), nn.Dropout(0.0), nn.Linear(5, 3))
 
 
-def built(config: HypersConfig, **options: Any) -> tuple[Any, nn.Module]:
+def built(config: Hypers, **options: Any) -> tuple[Any, nn.Module]:
     made = net()
     options = {"learnable": False, "in_shape": (4,), "num_outputs": 3, **options}
     return config.build(net=made, **options), made
@@ -109,27 +109,27 @@ def rows_of(learner: Any) -> list[dict[str, float]]:
 
 class TestConfig:
     def test_it_stands_beside_the_fields_and_survives_json(self) -> None:
-        config = HypersConfig(prior=Prior(offset=(1.0, 2.0)), noise=0.1, frozen=("prior",))
+        config = Hypers(prior=Prior(offset=(1.0, 2.0)), noise=0.1, frozen=("prior",))
         tree = json.loads(config.model_dump_json())
         assert tree["prior"] == {"kind": f"{__name__}:Prior", "offset": [1.0, 2.0]}
         assert tree["noise"] == 0.1
-        assert parse(HypersConfig, tree) == config
+        assert parse(Hypers, tree) == config
         assert list(config.parts) == ["noise", "prior"]
         assert config.prior == Prior(offset=(1.0, 2.0))
 
     def test_without_one_a_config_is_written_as_ever(self) -> None:
-        assert list(HypersConfig().model_dump()) == [
+        assert list(Hypers().model_dump()) == [
             "affine", "colour", "noise", "mask", "temperature", "dropout",
             "samples", "eval_samples", "averaging", "frozen",
         ]  # fmt: skip
 
     def test_a_path_varies_it(self) -> None:
-        config = StandardConfig(hypers={"smoothing": LabelSmoothing()})
+        config = Standard(hypers={"smoothing": LabelSmoothing()})
         changed = config.replaced({"hypers.smoothing.rate": 0.4})
         assert changed.hypers.parts["smoothing"] == LabelSmoothing(rate=0.4)
 
     def test_our_own_have_short_names_and_packages_can_give_some(self, monkeypatch) -> None:
-        config = parse(HypersConfig, {"s": {"kind": "label_smoothing", "rate": 0.3}})
+        config = parse(Hypers, {"s": {"kind": "label_smoothing", "rate": 0.3}})
         assert config.parts["s"] == LabelSmoothing(rate=0.3)
 
         class Point:
@@ -139,13 +139,13 @@ class TestConfig:
             return [Point] if group == "tuneparts.hypers" else []
 
         monkeypatch.setattr(metadata, "entry_points", points)
-        assert parse(HypersConfig, {"p": {"kind": "prior"}}).parts["p"] == Prior()
+        assert parse(Hypers, {"p": {"kind": "prior"}}).parts["p"] == Prior()
         Point.name = "weight_decay"
         with pytest.raises(ConfigError, match=r"`weight_decay` of a package"):
             KINDS.names()
 
     def test_values_that_are_not_there_leave_it_out(self) -> None:
-        assert HypersConfig(prior=None) == HypersConfig()
+        assert Hypers(prior=None) == Hypers()
 
     @pytest.mark.parametrize(
         ("values", "law"),
@@ -153,9 +153,9 @@ class TestConfig:
             ({"rotation": LabelSmoothing()}, "`hyper/rotation` is taken"),
             ({"build": LabelSmoothing()}, "got `build` for LabelSmoothing"),
             ({"Big": LabelSmoothing()}, "lower-case word"),
-            ({"noise": 0.1, "more": InputNoise()}, "`hyper/noise` is taken"),
+            ({"noise": 0.1, "more": Noise()}, "`hyper/noise` is taken"),
             ({"smoothing": LabelSmoothing}, "is the class LabelSmoothing"),
-            ({"smoothing": 0.1}, "`smoothing` is not a field of HypersConfig.* with a `kind`"),
+            ({"smoothing": 0.1}, "`smoothing` is not a field of Hypers.* with a `kind`"),
             ({"smoothing": {"rate": 0.1}}, "in JSON its fields with a `kind`"),
             ({"temperatur": 2.0}, "Did you mean `temperature`"),
             ({"label_smoothing": 0.1}, "`label_smoothing` cannot be learnt as a hyper"),
@@ -168,29 +168,29 @@ class TestConfig:
     )
     def test_bad_input_is_a_sentence(self, values: dict[str, Any], law: str) -> None:
         with pytest.raises((ConfigError, UnknownNameError), match=law):
-            parse(HypersConfig, values)
+            parse(Hypers, values)
 
     def test_a_class_that_no_worker_could_import_is_refused(self) -> None:
         class Local(Prior):
             pass
 
         with pytest.raises(ConfigError, match="stands inside a function"):
-            parse(HypersConfig, {"prior": Local()})
+            parse(Hypers, {"prior": Local()})
 
     def test_found_values_are_placed(self) -> None:
-        config = HypersConfig(prior=Prior(), smoothing=LabelSmoothing())
+        config = Hypers(prior=Prior(), smoothing=LabelSmoothing())
         at = config.at({"smoothing": 0.3, "prior.0": 1.0, "prior.1": -1.0, "noise": 0.2})
-        assert at == HypersConfig(
+        assert at == Hypers(
             prior=Prior(offset=(1.0, -1.0)), smoothing=LabelSmoothing(rate=0.3), noise=0.2
         )
         with pytest.raises(UnknownNameError, match="not a known hyper"):
-            HypersConfig().at({"smoothing": 0.3})
-        assert HypersConfig().joined(config).at({"smoothing": 0.3}).parts["smoothing"].rate == 0.3
+            Hypers().at({"smoothing": 0.3})
+        assert Hypers().joined(config).at({"smoothing": 0.3}).parts["smoothing"].rate == 0.3
 
 
 class TestPredictions:
     def test_outputs_are_changed_after_the_temperature(self) -> None:
-        config = HypersConfig(prior=Prior(offset=(1.0, 2.0, 3.0)), temperature=2.0)
+        config = Hypers(prior=Prior(offset=(1.0, 2.0, 3.0)), temperature=2.0)
         hypers, made = built(config)
         x = torch.randn(2, 4, generator=torch.Generator().manual_seed(0))
         for training in (True, False):
@@ -198,7 +198,7 @@ class TestPredictions:
             torch.testing.assert_close(found, made(x) / 2 + torch.tensor([1.0, 2.0, 3.0]))
 
     def test_activations_are_reached_at_dropout_layers(self) -> None:
-        hypers, made = built(HypersConfig(gain=Gain(factor=3.0)))
+        hypers, made = built(Hypers(gain=Gain(factor=3.0)))
         x = torch.randn(2, 4, generator=torch.Generator().manual_seed(0))
         wanted = made[2](3 * made[0](x))
         for training in (True, False):
@@ -206,7 +206,7 @@ class TestPredictions:
             torch.testing.assert_close(found, wanted)
 
     def test_random_ones_of_activations_are_drawn_in_training_and_averaged(self) -> None:
-        hypers, made = built(HypersConfig(blur=Blur(), dropout={"rate": 0.2}, samples=3))
+        hypers, made = built(Hypers(blur=Blur(), dropout={"rate": 0.2}, samples=3))
         x = torch.randn(2, 4, generator=torch.Generator().manual_seed(0))
         assert hypers.num_samples(training=True) == 3
         first, again = (
@@ -219,7 +219,7 @@ class TestPredictions:
         assert not torch.equal(scored, first)
 
     def test_own_inputs_come_after_the_noise(self) -> None:
-        hypers, made = built(HypersConfig(noise=0.1, more=Doubled(), samples=2))
+        hypers, made = built(Hypers(noise=0.1, more=Doubled(), samples=2))
         x, draws = torch.zeros(2, 4), torch.Generator().manual_seed(0)
         noisy = 0.1 * torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
         seen: list[Tensor] = []
@@ -227,7 +227,7 @@ class TestPredictions:
         torch.testing.assert_close(seen[0], 2 * noisy)
 
     def test_a_training_loss_is_not_what_held_out_data_is_judged_by(self) -> None:
-        config = HypersConfig(smoothing=LabelSmoothing(rate=0.5), sharp=Sharpness(power=2.0))
+        config = Hypers(smoothing=LabelSmoothing(rate=0.5), sharp=Sharpness(power=2.0))
         hypers, _ = built(config)
         outputs, y = torch.tensor([[1.0, 0.0, -1.0]]), torch.tensor([0])
         plain = Classes().loss(outputs, y)
@@ -249,12 +249,12 @@ class TestLearning:
     @pytest.mark.parametrize(
         "config",
         [
-            PartitionedConfig(),
+            Partitioned(),
             ReleasedConfig(),
-            ValidationConfig(),
-            FederatedConfig(),
-            LaplaceConfig(),
-            AugerinoConfig(),
+            ValidationSet(),
+            Federated(),
+            Laplace(),
+            Augerino(),
         ],
         ids=lambda config: config.method,
     )
@@ -262,7 +262,7 @@ class TestLearning:
         self, config: Any, context: Context
     ) -> None:
         hypers = config.hypers.model_dump() | {"prior": Prior()}
-        changes = {**SMALL, "passes": 30, "interval": 30, "hyper_lr": 0.1}
+        changes = {**SMALL, "steps": 30, "interval": 30, "hyper_lr": 0.1}
         if config.method == "laplace":
             changes |= {"evidence_every": 1, "burn_in": 0.0}
         with_prior = config.replaced(changes | {"hypers": hypers})
@@ -278,18 +278,18 @@ class TestLearning:
         rows = rows_of(held.build(context))
         assert {row["hyper/smoothing"] for row in rows} == {0.1}
 
-    @pytest.mark.parametrize("method", [PartitionedConfig, FederatedConfig, FedAvgConfig])
+    @pytest.mark.parametrize("method", [Partitioned, Federated, FedAvg])
     def test_penalties_are_refused_where_weights_train_in_parts(self, method: Any) -> None:
         with pytest.raises(ConfigError, match="`decay` penalises all weights together"):
             parse(method, {"hypers": {"decay": WeightDecay(), "frozen": ("decay",)}})
 
     def test_laplace_refuses_another_likelihood(self) -> None:
         with pytest.raises(ConfigError, match="`sharp` changes it"):
-            parse(LaplaceConfig, {"hypers": {"sharp": Sharpness()}})
+            parse(Laplace, {"hypers": {"sharp": Sharpness()}})
 
     def test_a_held_smoothing_changes_what_standard_training_learns(self, context) -> None:
         plain, smooth = (
-            rows_of(parse(StandardConfig, {**SMALL, "hypers": hypers}).build(context))
+            rows_of(parse(Standard, {**SMALL, "hypers": hypers}).build(context))
             for hypers in ({}, {"smoothing": LabelSmoothing(rate=0.5)})
         )
         assert plain[-1]["test/nll"] != smooth[-1]["test/nll"]
@@ -300,7 +300,7 @@ class TestLearning:
         by_optimiser = {**SMALL, "optimiser": {**sgd, "weight_decay": 0.1}}
         by_hyper = {**SMALL, "optimiser": sgd, "hypers": {"decay": WeightDecay(strength=0.1)}}
         one, other = (
-            rows_of(parse(StandardConfig, fields).build(context))[-1]
+            rows_of(parse(Standard, fields).build(context))[-1]
             for fields in (by_optimiser, by_hyper)
         )
         assert one["test/nll"] == pytest.approx(other["test/nll"], rel=1e-5)
@@ -308,7 +308,7 @@ class TestLearning:
     def test_the_final_module_applies_it(self, context) -> None:
         hypers = {"prior": Prior(offset=(5.0, 0.0, 0.0, 0.0))}
         assert context.task.num_classes == 4
-        learner = parse(StandardConfig, {**SMALL, "hypers": hypers}).build(context)
+        learner = parse(Standard, {**SMALL, "hypers": hypers}).build(context)
         rows_of(learner)
         x = torch.as_tensor(context.task.test.inputs[:3])
         moved = learner.final_module()(x)
@@ -329,28 +329,28 @@ class TestDriver:
         ],
     )
     def test_what_does_not_fit_the_data(self, hyper: Hyper, law: str, context) -> None:
-        config = PartitionedConfig(hypers={"mine": hyper})
+        config = Partitioned(hypers={"mine": hyper})
         with pytest.raises(ConfigError, match=law):
             config.check(context.task)
 
     def test_what_cannot_be_learnt_from_where_it_starts(self, context) -> None:
-        config = PartitionedConfig(hypers={"noise": 0.0})
+        config = Partitioned(hypers={"noise": 0.0})
         with pytest.raises(ConfigError, match="`noise` must start strictly"):
             config.build(context)
-        StandardConfig(hypers={"noise": 0.0}).build(context)
+        Standard(hypers={"noise": 0.0}).build(context)
 
     def test_what_raises_or_has_a_wrong_shape(self, context) -> None:
         with pytest.raises(ConfigError, match="`raises` acts on outputs, but Raises raised Key"):
-            StandardConfig(hypers={"raises": Raises()}).check(context.task)
+            Standard(hypers={"raises": Raises()}).check(context.task)
         with pytest.raises(ConfigError, match=r"shape \(2, 4\) here, but `sums` returned \(2,\)"):
-            StandardConfig(hypers={"sums": Sums()}).check(context.task)
+            Standard(hypers={"sums": Sums()}).check(context.task)
 
     def test_what_is_made_for_classes(self) -> None:
         task = DataConfig(name="stripes", num_train=20, num_val=8, num_test=8).load()
         labels = dataclasses.replace(task.train, labels=task.train.labels[:, None] * 1.0)
         other = dataclasses.replace(task, train=labels, num_classes=0, target=Values())
         with pytest.raises(ConfigError, match="`s` acts on the logits of classes"):
-            StandardConfig(hypers={"s": LabelSmoothing()}).check(other)
+            Standard(hypers={"s": LabelSmoothing()}).check(other)
 
 
 class Raises(Prior):

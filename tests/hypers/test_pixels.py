@@ -4,7 +4,7 @@ import pytest
 import scipy.stats
 import torch
 
-from tuneparts.hypers import ColourConfig, FixedConfig, InputNoise, Shapes
+from tuneparts.hypers import Augmentation, Colour, Noise, Shapes
 from tuneparts.hypers.affine import _cutout, _random_crop, _random_flip, _random_resized_crop
 from tuneparts.hypers.parts import _Part
 
@@ -14,11 +14,11 @@ def stream(seed: int = 0) -> torch.Generator:
 
 
 def noise(std: float, *, learnable: bool) -> _Part:
-    return InputNoise(std=std).part(Shapes(), name="noise", learnable=learnable)
+    return Noise(std=std).part(Shapes(), name="noise", learnable=learnable)
 
 
 def colour(brightness: float, contrast: float) -> _Part:
-    hyper = ColourConfig(brightness=brightness, contrast=contrast)
+    hyper = Colour(brightness=brightness, contrast=contrast)
     return hyper.part(Shapes((2, 4, 4)), name="colour", learnable=False)
 
 
@@ -108,19 +108,19 @@ def test_cutout_blanks_one_square_that_may_leave_the_image(side):
 
 def test_nothing_asked_for_is_the_very_batch():
     x = images(2)
-    assert FixedConfig()(x, stream()) is x
+    assert Augmentation()(x, stream()) is x
 
 
 def test_steps_are_applied_in_order_from_one_generator():
     x = images(10)
     draws = stream()
     wanted = _cutout(_random_flip(_random_crop(x, 2, draws), draws), 3, draws)
-    assert torch.equal(FixedConfig(crop_padding=2, flip=True, cutout=3)(x, stream()), wanted)
+    assert torch.equal(Augmentation(crop_padding=2, flip=True, cutout=3)(x, stream()), wanted)
 
 
 def test_bytes_stay_bytes():
     x = (images(3) * 100).to(torch.uint8)
-    out = FixedConfig(crop_padding=1, flip=True, cutout=2)(x, stream())
+    out = Augmentation(crop_padding=1, flip=True, cutout=2)(x, stream())
     assert out.dtype == torch.uint8
     assert out.shape == x.shape
 
@@ -156,6 +156,6 @@ def bilinear(image: torch.Tensor, row: float, column: float) -> torch.Tensor:
 
 def test_a_resized_crop_is_a_step_of_the_augmentation() -> None:
     images = torch.randn(3, 1, 8, 8, generator=stream())
-    cropped = FixedConfig(resized_crop=0.08)(images, stream())
+    cropped = Augmentation(resized_crop=0.08)(images, stream())
     assert cropped.shape == images.shape
     assert not torch.equal(cropped, images)

@@ -29,15 +29,15 @@ SECONDS = {seconds}
 def search(scale: Scale) -> Search:
     space = {{"x": Uniform(low=0.0, high=1.0)}}
     tpe = Tpe(num_trials=4, window=2, num_startup=2)
-    asha = Asha(num_trials=6, min_passes=2, reduction=4)
-    null = FaultyConfig(passes=8, interval=2, seconds=SECONDS)
+    asha = Asha(num_trials=6, min_steps=2, reduction=4)
+    null = FaultyConfig(steps=8, interval=2, seconds=SECONDS)
     return Search(
         name="null",
         question="Does the driver survive?",
         scale=scale,
         data=DataConfig(name="digits", num_train=20, num_val=10, num_test=10),
         metric="val/accuracy",
-        passes=8,
+        steps=8,
         seeds=(0,),
         arms=(
             Arm(name="fixed", config=null),

@@ -15,7 +15,7 @@ from tuneparts.core import schema
 from tuneparts.data.task import NO_DATA
 from tuneparts.executors import Place, _local, execute
 from tuneparts.executors.worker import TrialSetting
-from tuneparts.methods.objective import ObjectiveConfig
+from tuneparts.methods.objective import Objective
 from tuneparts.results import verifying
 from tuneparts.search import runs
 from tuneparts.search.algorithms.base import Fixed, RandomSearch
@@ -24,7 +24,7 @@ from tuneparts.search.journal import Journal, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Scale, Search
-from tuneparts.training.config import MethodConfig
+from tuneparts.training.config import Method
 from tuneparts.training.learner import Context, Learner
 
 METRICS = ("val/python", "val/numpy", "val/torch")
@@ -79,10 +79,10 @@ class Kept:
         self.height = state["height"]
 
 
-class OwnConfig(MethodConfig):
+class OwnConfig(Method):
     """A method that initialises and trains by the global generators."""
 
-    passes: int = 4
+    steps: int = 4
     interval: int = 1
     needs_data = False
     metrics = tuple(schema.Metric(name, schema.Direction.DOWN, "", 4, "a draw") for name in METRICS)
@@ -93,23 +93,23 @@ class OwnConfig(MethodConfig):
 
 class OwnLearner:
     def __init__(self, config: OwnConfig) -> None:
-        self.config, self.passes = config, 0
+        self.config, self.steps = config, 0
         self.layer = nn.Linear(1, 1)
 
     @property
     def finished(self) -> bool:
-        return self.passes >= self.config.passes
+        return self.steps >= self.config.steps
 
     def advance(self) -> dict[str, float]:
-        self.passes += 1
+        self.steps += 1
         found = {name: value + self.layer.weight.item() for name, value in draws().items()}
-        return {**found, "cost/passes": float(self.passes)}
+        return {**found, "cost/steps": float(self.steps)}
 
     def state_dict(self) -> dict[str, Any]:
-        return {"passes": self.passes}
+        return {"steps": self.steps}
 
     def load_state_dict(self, state: Any) -> None:
-        self.passes = state["passes"]
+        self.steps = state["steps"]
 
     def artifacts(self) -> dict[str, Any]:
         return {}
@@ -120,7 +120,7 @@ def search_of(function: Any, algorithm: Any = None, **options: Any) -> Search:
     config = (
         OwnConfig()
         if function is OwnConfig
-        else ObjectiveConfig(function=function, reports=reports, params={"x": 0.0}, **options)
+        else Objective(function=function, reports=reports, params={"x": 0.0}, **options)
     )
     algorithm = algorithm or Fixed()
     space = {} if isinstance(algorithm, Fixed) else {"params.x": Uniform(low=0, high=1)}
@@ -130,7 +130,7 @@ def search_of(function: Any, algorithm: Any = None, **options: Any) -> Search:
         question="?",
         scale=Scale.CPU,
         metric=METRICS[0],
-        passes=config.passes,
+        steps=config.steps,
         seeds=(0, 1),
         arms=(arm,),
     )
@@ -167,7 +167,7 @@ def test_seeds_of_one_trial_do_not_reach_the_next(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("function", [again_and_again, OwnConfig])
 def test_a_pool_draws_what_this_process_draws(function: Any, tmp_path: Path) -> None:
-    search = search_of(function, passes=4)
+    search = search_of(function, steps=4)
     found = run(search, tmp_path / "one")
     assert len(set(itertools.chain(*found.values()))) == 24
     assert run(search, tmp_path / "two", workers=2) == found
@@ -179,7 +179,7 @@ def test_a_pool_draws_what_this_process_draws(function: Any, tmp_path: Path) -> 
 def test_a_cut_changes_no_draw(
     function: Any, interval: int, cut_after: int, tmp_path: Path
 ) -> None:
-    search = search_of(function, passes=8, interval=interval)
+    search = search_of(function, steps=8, interval=interval)
     whole = run(search, tmp_path / "whole")
     folder = tmp_path / "cut"
     folder.mkdir()
@@ -200,7 +200,7 @@ def test_the_caller_s_generators_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_verifying_draws_the_same(tmp_path: Path) -> None:
-    search = search_of(again_and_again, passes=4)
+    search = search_of(again_and_again, steps=4)
     made = runs.create(tmp_path, search, command="", commit="", versions={}, storage=None)
     run(search, made.folder)
     found = list(verifying.verify(made))
@@ -220,7 +220,7 @@ def test_ray_draws_what_this_process_draws(function: Any, local_ray, tmp_path: P
 def test_trials_of_a_tuner_draw_by_seed_and_number(monkeypatch) -> None:
     import tuneparts.ray
 
-    cls = tuneparts.ray.trainable(again_and_again, reports=dict.fromkeys(METRICS, "min"), passes=4)
+    cls = tuneparts.ray.trainable(again_and_again, reports=dict.fromkeys(METRICS, "min"), steps=4)
 
     def drawn(trial: str, seed: int, start: int = 0) -> list[tuple[float, ...]]:
         worker = cls.__new__(cls)

@@ -125,7 +125,7 @@ def test_a_trial_that_cannot_go_on_fails_alone(
     storage = Folder(default_storage(tmp_path))
     lines = [logs.read(storage, TrialId(arm.name, 0, 0)) for arm in arms]
     assert len(lines[1]) == 1
-    assert "FaultyConfig from 0 to 8 passes on " in lines[1][0]
+    assert "FaultyConfig from 0 to 8 steps on " in lines[1][0]
     if fault == "killed":
         assert [("from 2 to 8" in line) for line in lines[0]] == [False, True, True, True]
     else:

@@ -47,7 +47,7 @@ SPEAKS = '''
 """Is password={typed} kept?"""
 import logging, os, subprocess, sys, warnings
 from tuneparts import Arm, Search
-from tuneparts.methods.objective import ObjectiveConfig
+from tuneparts.methods.objective import Objective
 
 def speak(config, report):
     secret = os.environ["DB_PASS"]
@@ -61,11 +61,11 @@ def speak(config, report):
     raise ValueError(f"failed with {{secret}} of mysql://u:{typed}@host")
 
 def search(scale):
-    config = ObjectiveConfig(function=speak, reports={{"val/score": "max"}}, passes=2, interval=1)
-    good = ObjectiveConfig(function=fine, reports={{"val/score": "max"}}, passes=2, interval=1)
+    config = Objective(function=speak, reports={{"val/score": "max"}}, steps=2, interval=1)
+    good = Objective(function=fine, reports={{"val/score": "max"}}, steps=2, interval=1)
     return Search(
         name="speaks", question="Is password={typed} kept?", scale=scale, metric="val/score",
-        passes=2, seeds=(0,), arms=(Arm(name="loud", config=config), Arm(name="fine", config=good)),
+        steps=2, seeds=(0,), arms=(Arm(name="loud", config=config), Arm(name="fine", config=good)),
     )
 
 def fine(config, report):

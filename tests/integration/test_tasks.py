@@ -8,7 +8,7 @@ import pytest
 from tuneparts.core.errors import PlacementError
 from tuneparts.data.config import DataConfig
 from tuneparts.executors import Place, execute
-from tuneparts.methods.federated import FederatedConfig
+from tuneparts.methods.federated import Federated
 from tuneparts.search.arm import Arm, Resources
 from tuneparts.search.journal import records
 from tuneparts.search.spec import Scale, Search
@@ -42,8 +42,8 @@ def test_results_come_in_order_and_losses_stay_in_their_place(local_ray) -> None
 
 
 def a_search(**fields) -> Search:
-    turn = FederatedConfig(
-        passes=40,
+    turn = Federated(
+        steps=40,
         interval=15,
         batch_size=8,
         clients_per_round=5,
@@ -56,7 +56,7 @@ def a_search(**fields) -> Search:
         scale=Scale.SMOKE,
         data=DataConfig(name="digits", num_train=80, num_val=20, num_test=20),
         metric="val/accuracy",
-        passes=40,
+        steps=40,
         seeds=(0,),
         arms=(
             Arm(name="turn", config=turn, resources=Resources(cpus=1)),

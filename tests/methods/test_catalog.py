@@ -9,10 +9,10 @@ import pytest
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.methods import catalog
-from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.baselines.config import Standard
 from tuneparts.search.arm import Arm
 from tuneparts.testing.null import NullConfig
-from tuneparts.training.config import MethodConfig
+from tuneparts.training.config import Method
 
 
 @pytest.mark.parametrize("name", list(catalog.METHODS.known))
@@ -38,8 +38,8 @@ def test_an_unknown_word_lists_the_known_ones() -> None:
     [
         ("nowhere.at.all:Config", "No module named 'nowhere'"),
         ("tuneparts.testing.null:NoConfig", "NoConfig"),
-        ("tuneparts.testing.null:NullLearner", "subclass of MethodConfig"),
-        ("json:dumps", "subclass of MethodConfig"),
+        ("tuneparts.testing.null:NullLearner", "subclass of Method"),
+        ("json:dumps", "subclass of Method"),
         (":NullConfig", "package.module:Name"),
         (".null:NullConfig", "package.module:Name"),
         ("tuneparts.testing.null:", "package.module:Name"),
@@ -55,29 +55,29 @@ def test_the_example_runs() -> None:
     assert doctest.testmod(catalog).failed == 0
 
 
-class Mine(StandardConfig):
+class Mine(Standard):
     """Has no field `method` of its own."""
 
 
-class Twin(StandardConfig):
+class Twin(Standard):
     method: Literal["standard"] = "standard"
 
 
-class Word(StandardConfig):
+class Word(Standard):
     method: Literal["mine"] = "mine"
 
 
 def test_a_class_without_a_name_is_named_by_its_import_path() -> None:
-    config = Mine(passes=8)
+    config = Mine(steps=8)
     assert config.model_dump()["method"] == f"{__name__}:Mine"
-    assert StandardConfig().method == "standard"
-    assert "method" not in MethodConfig.model_fields
+    assert Standard().method == "standard"
+    assert "method" not in Method.model_fields
     arm = Arm(name="mine", config=config)
     assert type(parse(Arm, arm.model_dump(mode="json")).config) is Mine
 
 
 def test_a_class_that_a_worker_cannot_import_is_refused() -> None:
-    class Local(StandardConfig):
+    class Local(Standard):
         pass
 
     with pytest.raises(ValueError, match=r"stands inside a function\. Define it"):
@@ -110,8 +110,8 @@ def installed(monkeypatch):
 def test_an_installed_package_gives_a_name_to_its_method(installed) -> None:
     installed(ours=f"{__name__}:Mine", mine=f"{__name__}:Word")
     assert catalog.METHODS.names()["ours"] == f"{__name__}:Mine"
-    arm = parse(Arm, {"name": "a", "config": {"method": "ours", "passes": 8}})
-    assert arm.config == Mine(passes=8)
+    arm = parse(Arm, {"name": "a", "config": {"method": "ours", "steps": 8}})
+    assert arm.config == Mine(steps=8)
     assert Arm(name="mine", config=Word()).config.method == "mine"
 
 

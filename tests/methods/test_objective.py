@@ -27,7 +27,7 @@ from tuneparts.core.schema import Direction, Metric
 from tuneparts.data.task import NO_DATA
 from tuneparts.executors import Place, _local, execute
 from tuneparts.executors.worker import TrialSetting
-from tuneparts.methods.objective import ObjectiveConfig
+from tuneparts.methods.objective import Objective
 from tuneparts.results.running import tracking_card
 from tuneparts.search import runs
 from tuneparts.search.algorithms.base import Fixed, RandomSearch, draw
@@ -157,22 +157,22 @@ def forgetful(config: dict[str, Any]) -> Iterator[float]:
         yield random.SystemRandom().random()
 
 
-def objective(function: Any = parabola, **options: Any) -> ObjectiveConfig:
-    return ObjectiveConfig(function=function, **({"reports": LOSS} | options))
+def objective(function: Any = parabola, **options: Any) -> Objective:
+    return Objective(function=function, **({"reports": LOSS} | options))
 
 
-def start(config: ObjectiveConfig, seed: int = 0) -> Any:
+def start(config: Objective, seed: int = 0) -> Any:
     return config.build(Context(task=NO_DATA, seed=seed, device=torch.device("cpu")))
 
 
 def search_of(*arms: Arm, **options: Any) -> Search:
-    facts: dict[str, Any] = {"metric": "val/loss", "passes": arms[0].config.passes, "seeds": (0, 1)}
+    facts: dict[str, Any] = {"metric": "val/loss", "steps": arms[0].config.steps, "seeds": (0, 1)}
     return Search(name="mine", question="?", scale=Scale.CPU, arms=arms, **(facts | options))
 
 
 def descents(function: Any, algorithm: Any) -> Search:
     reports = {"val/loss": "min", "test/x": "none"}
-    config = objective(function, params={"lr": 0.1}, reports=reports, passes=8)
+    config = objective(function, params={"lr": 0.1}, reports=reports, steps=8)
     space = {} if isinstance(algorithm, Fixed) else {"params.lr": Uniform(low=0.01, high=0.4)}
     return search_of(Arm(name="arm", config=config, algorithm=algorithm, space=space))
 
@@ -220,20 +220,20 @@ def test_each_report_is_a_pass(function: Any, tmp_path: Path) -> None:
     expected = [made.advance() if function is Descent else next(made) for _ in range(8)]
     rows = found["arm/seed1/00000"][1]
     assert rows == {
-        step: {**row, "cost/passes": float(step)} for step, row in enumerate(expected, start=1)
+        step: {**row, "cost/steps": float(step)} for step, row in enumerate(expected, start=1)
     }
 
 
 def test_of_an_interval_the_last_report_is_kept() -> None:
     options = {"reports": {"val/loss": "min", "test/x": "none"}, "params": {"lr": 0.1}}
-    each, third = (start(objective(descent, passes=8, interval=n, **options)) for n in (1, 3))
+    each, third = (start(objective(descent, steps=8, interval=n, **options)) for n in (1, 3))
     rows = [each.advance() for _ in range(8)]
     assert [third.advance() for _ in range(3)] == [rows[2], rows[5], rows[7]]
     assert third.finished
 
 
 def test_an_objective_may_end_before_its_budget(tmp_path: Path) -> None:
-    config = objective(Stateless, params={"x": 3}, passes=100)
+    config = objective(Stateless, params={"x": 3}, steps=100)
     found = run(search_of(Arm(name="arm", config=config), seeds=(0,)), tmp_path)
     _, rows, end = found["arm/seed0/00000"]
     assert [row["val/loss"] for row in rows.values()] == [2.0, 1.0, 0.0]
@@ -243,23 +243,23 @@ def test_an_objective_may_end_before_its_budget(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("end", "expected"), [("return", [2.0, 1.0, 0.5]), ("", [2.0, 1.0])])
 def test_what_a_function_returns_after_its_reports_is_the_last(end: str, expected: Any) -> None:
-    learner = start(objective(two_then, params={"end": end}, passes=9))
+    learner = start(objective(two_then, params={"end": end}, steps=9))
     found = {}
     while not learner.finished:
         row = learner.advance()
-        found[row["cost/passes"]] = row["val/loss"]
+        found[row["cost/steps"]] = row["val/loss"]
     assert list(found.values()) == expected
 
 
 def test_what_a_function_raises_between_reports_is_raised() -> None:
-    learner = start(objective(two_then, params={"end": "raise"}, passes=9))
+    learner = start(objective(two_then, params={"end": "raise"}, steps=9))
     assert [learner.advance()["val/loss"] for _ in range(2)] == [2.0, 1.0]
     with pytest.raises(RuntimeError, match="no luck"):
         learner.advance()
 
 
 def test_a_function_that_nobody_waits_for_ends() -> None:
-    learner = start(objective(two_then, params={"end": ""}, passes=9))
+    learner = start(objective(two_then, params={"end": ""}, steps=9))
     learner.advance()
     del learner
     CALLS[0]["thread"].join(timeout=10)
@@ -274,8 +274,8 @@ def test_a_function_that_nobody_waits_for_ends() -> None:
         (descent, Fixed()),
         (reporting_descent, Fixed()),
         (Descent, Fixed()),
-        (descent, Asha(num_trials=4, min_passes=2, reduction=2)),
-        (Descent, Asha(num_trials=4, min_passes=2, reduction=2)),
+        (descent, Asha(num_trials=4, min_steps=2, reduction=2)),
+        (Descent, Asha(num_trials=4, min_steps=2, reduction=2)),
         (Descent, Pbt(population=4, num_rounds=4)),
     ],
     ids=lambda value: getattr(value, "__name__", getattr(value, "kind", "")),
@@ -296,12 +296,12 @@ def test_a_cut_in_the_middle_gives_the_same_journal(
 
 
 def test_a_pool_gives_the_journal_of_this_process(tmp_path: Path) -> None:
-    search = descents(descent, Asha(num_trials=4, min_passes=2, reduction=2))
+    search = descents(descent, Asha(num_trials=4, min_steps=2, reduction=2))
     found = run(search, tmp_path / "one")
     assert run(search, tmp_path / "two", workers=2) == found
 
 
-def resumed_after(config: ObjectiveConfig, num: int) -> Any:
+def resumed_after(config: Objective, num: int) -> Any:
     before, after = start(config), start(config)
     for _ in range(num):
         before.advance()
@@ -313,21 +313,21 @@ def resumed_after(config: ObjectiveConfig, num: int) -> Any:
 def test_only_an_objective_without_state_runs_again_from_its_start() -> None:
     options = {"reports": {"val/loss": "min", "test/x": "none"}, "params": {"lr": 0.1}}
     for function, num_calls in ((descent, 4), (Descent, 1)):
-        learner = resumed_after(objective(function, passes=8, **options), 3)
-        assert learner.passes == 3
+        learner = resumed_after(objective(function, steps=8, **options), 3)
+        assert learner.steps == 3
         learner.advance()
         assert len(CALLS) == num_calls
 
 
 def test_a_state_that_was_loaded_but_not_used_is_kept() -> None:
     options = {"reports": {"val/loss": "min", "test/x": "none"}, "params": {"lr": 0.1}}
-    learner = resumed_after(objective(Descent, passes=8, **options), 3)
+    learner = resumed_after(objective(Descent, steps=8, **options), 3)
     assert learner.state_dict()["objective"]["x"] != 1.0
 
 
 def test_numbers_that_do_not_come_again_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"report 2 of `.*:forgetful` was .*state_dict"):
-        resumed_after(objective(forgetful, passes=8), 2).advance()
+        resumed_after(objective(forgetful, steps=8), 2).advance()
 
 
 def test_a_state_that_could_not_be_loaded_is_refused_when_it_is_made() -> None:
@@ -422,7 +422,7 @@ def test_a_population_needs_states(tmp_path: Path) -> None:
         ({"reports": {}}, "at least 1"),
         ({"reports": {"val/loss": "down"}}, "`min`, `max` or `none`"),
         ({"reports": {"loss": "min"}}, "family/quantity"),
-        ({"reports": {"cost/passes": "min"}}, "counted for it"),
+        ({"reports": {"cost/steps": "min"}}, "counted for it"),
         ({"reports": {"val/accuracy": "min"}}, "`val/accuracy` is .*larger is better.* also"),
         ({"reports": (Metric("val/a", Direction.UP, "", 4, "m"),) * 2}, "each metric once"),
     ],
@@ -498,12 +498,12 @@ def quadratic(config):
 
 arm = tp.Arm(
     name="random",
-    config=tp.ObjectiveConfig(function=quadratic, reports={"val/loss": "min"}),
+    config=tp.Objective(function=quadratic, reports={"val/loss": "min"}),
     algorithm=tp.RandomSearch(num_trials=3),
     space={"params.x": tp.Uniform(low=-1, high=1)},
 )
 search = tp.Search(
-    name="quadratic", question="Where?", scale="cpu", metric="val/loss", passes=1, seeds=(0,),
+    name="quadratic", question="Where?", scale="cpu", metric="val/loss", steps=1, seeds=(0,),
     arms=(arm,),
 )
 if __name__ == "__main__":

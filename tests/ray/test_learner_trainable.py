@@ -9,7 +9,7 @@ import pytest
 from tests.harness.faulty import FaultyConfig
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.objective import ObjectiveConfig
+from tuneparts.methods.objective import Objective
 from tuneparts.search.arm import Resources
 from tuneparts.testing.null import NullConfig
 
@@ -64,8 +64,8 @@ def finish(worker: Any) -> list[dict[str, Any]]:
 def test_keys_of_the_param_space_are_fields_of_the_config(trainable) -> None:
     from tuneparts.ray._learner_trainable import configured
 
-    base = trainable("standard", data=DATA, passes=8, interval=4).base
-    assert (base.passes, base.interval) == (8, 4)
+    base = trainable("standard", data=DATA, steps=8, interval=4).base
+    assert (base.steps, base.interval) == (8, 4)
     given = {"optimiser.lr": np.float64(0.5), "net": {"name": "mlp"}, "seed": np.int64(3)}
     config, seed = configured(base, given, 0)
     assert (config.optimiser.lr, config.net.name, seed) == (0.5, "mlp", 3)
@@ -91,7 +91,7 @@ def test_a_wrong_key_is_refused_where_tune_asks_in_the_driver(trainable, config,
 def test_what_is_no_method_is_refused(trainable) -> None:
     with pytest.raises(ConfigError, match="learns from data"):
         trainable("standard")
-    with pytest.raises(ConfigError, match=r"`passes`"):
+    with pytest.raises(ConfigError, match=r"`steps`"):
         trainable("standard", data=DATA, pases=8)
     with pytest.raises(LookupError, match="partitioned"):
         trainable("partitoned", data=DATA)
@@ -106,10 +106,10 @@ def test_a_trial_reserves_what_it_is_given(trainable) -> None:
 
 @pytest.mark.parametrize("method", ["standard", "partitioned"])
 def test_a_checkpoint_continues_bit_for_bit(trainable, tmp_path: Path, method: str) -> None:
-    cls = trainable(method, data=DATA, passes=6, interval=2)
+    cls = trainable(method, data=DATA, steps=6, interval=2)
     config = {"optimiser.lr": 0.05, "seed": 1}
     whole = finish(started(cls, config))
-    assert [row["cost/passes"] for row in whole] == [2, 4, 6]
+    assert [row["cost/steps"] for row in whole] == [2, 4, 6]
     assert [row["done"] for row in whole] == [False, False, True]
     first = started(cls, config)
     first.step()
@@ -121,7 +121,7 @@ def test_a_checkpoint_continues_bit_for_bit(trainable, tmp_path: Path, method: s
 
 def test_a_reused_actor_and_a_copied_state_take_the_new_config(trainable, tmp_path: Path) -> None:
     """What population-based training does: state of one trial, config of another."""
-    cls = trainable("standard", data=DATA, passes=6, interval=2)
+    cls = trainable("standard", data=DATA, steps=6, interval=2)
     donor = started(cls, {"optimiser.lr": 0.05})
     donor.step()
     donor.save_checkpoint(str(tmp_path))
@@ -137,7 +137,7 @@ def test_a_reused_actor_and_a_copied_state_take_the_new_config(trainable, tmp_pa
 
 
 def test_a_checkpoint_of_a_finished_trial_reports_its_end_again(trainable, tmp_path: Path) -> None:
-    cls = trainable("standard", data=DATA, passes=4, interval=2)
+    cls = trainable("standard", data=DATA, steps=4, interval=2)
     worker = started(cls, {})
     last = finish(worker)[-1]
     worker.save_checkpoint(str(tmp_path))
@@ -149,15 +149,15 @@ def test_a_checkpoint_of_a_finished_trial_reports_its_end_again(trainable, tmp_p
 def test_own_methods_by_class_config_and_path(trainable) -> None:
     path = f"{FaultyConfig.__module__}:{FaultyConfig.__qualname__}"
     for method in (FaultyConfig, FaultyConfig(), path):
-        cls = trainable(method, data=DATA, passes=4, interval=2)
+        cls = trainable(method, data=DATA, steps=4, interval=2)
         assert cls.__name__ == "FaultyConfig"
         assert len(finish(started(cls, {"x": 0.5}))) == 2
 
 
 def test_an_objective_is_called_with_the_keys_of_the_space(trainable) -> None:
     reports = {"val/loss": "min"}
-    config = ObjectiveConfig(function=parabola, reports=reports, passes=3)
-    for cls in (trainable(parabola, reports=reports, passes=3), trainable(config)):
+    config = Objective(function=parabola, reports=reports, steps=3)
+    for cls in (trainable(parabola, reports=reports, steps=3), trainable(config)):
         assert cls.__name__ == "parabola"
         rows = finish(started(cls, {"x": 3.0}))
         assert [row["val/loss"] for row in rows] == [4.0, 5.0, 6.0]
@@ -177,7 +177,7 @@ def test_stock_pbt_copies_states_and_perturbs_configs(trainable, local_ray, tmp_
         synch=True,
     )
     found = tune.Tuner(
-        trainable(Descent, reports={"val/height": "min"}, passes=3),
+        trainable(Descent, reports={"val/height": "min"}, steps=3),
         param_space={"rate": tune.grid_search([0.0, 1.0])},
         tune_config=tune.TuneConfig(
             metric="val/height", mode="min", scheduler=pbt, reuse_actors=True

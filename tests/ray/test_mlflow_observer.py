@@ -209,7 +209,7 @@ def test_a_restored_experiment_doubles_nothing(
 
     monkeypatch.setenv("TUNE_GLOBAL_CHECKPOINT_S", "0")
     data = DataConfig(name="digits", num_train=20, num_val=10, num_test=10)
-    null = trainable(NullConfig, data=data, passes=8, interval=2)
+    null = trainable(NullConfig, data=data, steps=8, interval=2)
 
     class Cut(tune.Callback):  # type: ignore[misc]
         """Raises in the driver, once."""
@@ -242,4 +242,4 @@ def test_a_restored_experiment_doubles_nothing(
     assert len(trials) == 2
     assert {run.info.status for run in told.values()} == {"FINISHED"}
     for run in trials:
-        assert [step for step, _ in steps(uri, run, "cost/passes")] == [1, 2, 3, 4]
+        assert [step for step, _ in steps(uri, run, "cost/steps")] == [1, 2, 3, 4]

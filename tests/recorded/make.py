@@ -14,21 +14,21 @@ import own_things as own
 
 import tuneparts as tp
 from tuneparts.core.settings import current
-from tuneparts.models import Mlp
+from tuneparts.nets import Mlp
 from tuneparts.search import runs
 
 CLIMB = {
-    "config": tp.ObjectiveConfig(
+    "config": tp.Objective(
         function=own.Climb,
         params={"x": 0.0},
         reports={"val/accuracy": "max", "test/accuracy": "max"},
-        passes=8,
+        steps=8,
         interval=2,
     ),
     "space": {"params.x": tp.Uniform(low=0.0, high=1.0)},
 }
 SMOKE = {"scale": "smoke"}
-NET = {"passes": 20, "interval": 10, "net": Mlp(widths=(4,))}
+NET = {"steps": 20, "interval": 10, "net": Mlp(widths=(4,))}
 DIGITS = tp.DataConfig(name="digits", rotated=True, num_train=200, num_val=100)
 
 
@@ -42,7 +42,7 @@ def climbed(name: str, algorithm: tp.Algorithm, **changes: object) -> tp.Search:
         "metric": "val/accuracy",
         "scale": "smoke",
     }
-    return tp.Search(**given, passes=8, seeds=(0, 1, 2), arms=arms, **changes)
+    return tp.Search(**given, steps=8, seeds=(0, 1, 2), arms=arms, **changes)
 
 
 def trained(name: str, *arms: tp.Arm, data: tp.DataConfig = DIGITS) -> tp.Search:
@@ -54,12 +54,12 @@ def trained(name: str, *arms: tp.Arm, data: tp.DataConfig = DIGITS) -> tp.Search
         "data": data,
         "scale": "smoke",
     }
-    return tp.Search(**given, **SMOKE, passes=20, seeds=(0, 1, 2), arms=arms)
+    return tp.Search(**given, **SMOKE, steps=20, seeds=(0, 1, 2), arms=arms)
 
 
-def standard(**fields: object) -> tp.StandardConfig:
+def standard(**fields: object) -> tp.Standard:
     """Training at given hyperparameters."""
-    return tp.StandardConfig(**{**NET, **fields})
+    return tp.Standard(**{**NET, **fields})
 
 
 def searches() -> dict[str, tp.Search]:
@@ -72,10 +72,8 @@ def searches() -> dict[str, tp.Search]:
     return {
         "random": climbed("random", tp.RandomSearch(num_trials=6)),
         "optuna": climbed("optuna", tp.Tpe(num_trials=6)),
-        "asha": climbed("asha", tp.Asha(num_trials=6, reduction=2, min_passes=2)),
-        "halving": climbed(
-            "halving", tp.SuccessiveHalving(num_trials=4, reduction=2, min_passes=2)
-        ),
+        "asha": climbed("asha", tp.Asha(num_trials=6, reduction=2, min_steps=2)),
+        "halving": climbed("halving", tp.SuccessiveHalving(num_trials=4, reduction=2, min_steps=2)),
         "pbt": climbed("pbt", tp.Pbt(population=4, num_rounds=4)),
         "follower": trained(
             "follower",
@@ -95,7 +93,7 @@ def searches() -> dict[str, tp.Search]:
         ),
         "partitioned": trained(
             "partitioned",
-            tp.Arm(name="learnt", config=tp.PartitionedConfig(**NET, **affine)),
+            tp.Arm(name="learnt", config=tp.Partitioned(**NET, **affine)),
             plain,
         ),
         "released": trained(
@@ -103,12 +101,12 @@ def searches() -> dict[str, tp.Search]:
         ),
         "superweights": trained(
             "superweights",
-            tp.Arm(name="shared", config=tp.SuperweightsConfig(passes=20, interval=10)),
+            tp.Arm(name="shared", config=tp.SuperWeights(steps=20, interval=10)),
             plain,
         ),
-        "pwfn": trained("pwfn", tp.Arm(name="fixed", config=tp.PwfnConfig(**NET)), plain),
+        "pwfn": trained("pwfn", tp.Arm(name="fixed", config=tp.Pwfn(**NET)), plain),
         "federated": trained(
-            "federated", tp.Arm(name="clients", config=tp.FederatedConfig(**NET, **affine)), plain
+            "federated", tp.Arm(name="clients", config=tp.Federated(**NET, **affine)), plain
         ),
     }
 
@@ -148,7 +146,7 @@ def main() -> None:
         "name": "retried",
         "question": "Which climbs?",
         "metric": "val/accuracy",
-        "passes": 8,
+        "steps": 8,
         "scale": "smoke",
     }
     tp.run(tp.Search(**given, **SMOKE, seeds=(0, 1, 2), arms=(arm, other)), workers=1)

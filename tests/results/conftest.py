@@ -10,7 +10,7 @@ from tuneparts.search.spec import Search
 
 SEEDS = (0, 1, 2)
 FIGURES = Search.model_fields["figures"].default
-PASSES, INTERVAL = 400, 40
+STEPS, INTERVAL = 400, 40
 
 
 def make_metadata(**changes) -> RunCard:
@@ -22,16 +22,16 @@ def make_metadata(**changes) -> RunCard:
         "metric": "val/accuracy",
         "figures": FIGURES,
         "arms": (
-            ArmCard("none", "standard", 1, SEEDS, passes=PASSES),
-            ArmCard("random", "standard", 8, SEEDS, passes=PASSES),
-            ArmCard("partitioned", "partitioned", 1, SEEDS, passes=PASSES),
+            ArmCard("none", "standard", 1, SEEDS, steps=STEPS),
+            ArmCard("random", "standard", 8, SEEDS, steps=STEPS),
+            ArmCard("partitioned", "partitioned", 1, SEEDS, steps=STEPS),
             ArmCard(
                 "retrained",
                 "standard",
                 1,
                 SEEDS,
                 follows="partitioned",
-                passes=PASSES,
+                steps=STEPS,
                 budget_note="runs after its leader, so its whole bill is twice a trial",
             ),
         ),
@@ -73,7 +73,7 @@ def make_frames() -> tuple[pd.DataFrame, pd.DataFrame]:
                     "error": "loss was nan at pass 160; lower the learning rate" if fails else "",
                     "param.optimiser.lr": 0.001,
                 }
-                for step in range(INTERVAL, (160 if fails else PASSES) + 1, INTERVAL):
+                for step in range(INTERVAL, (160 if fails else STEPS) + 1, INTERVAL):
                     part = 1 - np.exp(-step / 120)
                     hyper = end * part if arm.name == "partitioned" else end
                     accuracy = 0.1 + (_score(hyper, arm.name, rng) - 0.1) * (1 - np.exp(-step / 60))
@@ -81,14 +81,14 @@ def make_frames() -> tuple[pd.DataFrame, pd.DataFrame]:
                         "train/loss": 2.3 * np.exp(-step / 200),
                         "test/accuracy": accuracy,
                         "hyper/rotation": hyper,
-                        "cost/passes": step,
+                        "cost/steps": step,
                         "cost/seconds": step * 0.01,
                     }
                     if arm.name == "random":
                         values["val/accuracy"] = accuracy + rng.normal(0, 0.008)
                     if arm.name == "partitioned":
                         values["lml/per_example"] = -1.5 * np.exp(-step / 100) - 0.4
-                    if step == PASSES:
+                    if step == STEPS:
                         values |= {
                             "test/nll": 1.5 * (1 - accuracy),
                             "test/ece": 0.3 * (1 - accuracy),
@@ -142,7 +142,7 @@ def scored():
                 "index": 0,
                 "outcome": "failed" if score is None else "finished",
                 "error": "boom" if score is None else "",
-                "cost/passes": 10.0,
+                "cost/steps": 10.0,
                 metric: score,
             }
             for arm, by_seed in scores.items()

@@ -30,7 +30,7 @@ A, B = {0: 0.9, 1: 0.92, 2: 0.91}, {0: 0.8, 1: 0.81, 2: 0.82}
                 "a has the highest mean test accuracy, 0.9100 ± 0.0058 (3 seeds)",
                 "ahead of b",
                 "difference 0.1000, 95 % interval 0.0752 to 0.1248, paired over 3 seeds",
-                "10 passes per seed against 10",
+                "10 steps per seed against 10",
             ],
             ["failed"],
         ),
@@ -119,7 +119,7 @@ def test_cost_includes_the_leader(trials, steps, metadata):
     short = replace(metadata, arms=(metadata.arms[0], *metadata.arms[2:]))
     text = RunData(short, trials[trials["arm"] != "random"], steps).answer
     assert text.startswith("retrained has the highest")
-    assert "at 800 passes per seed against 400" in text
+    assert "at 800 steps per seed against 400" in text
 
 
 @pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])

@@ -29,7 +29,7 @@ def selected(scores):
 
 
 def run_of(trials):
-    arms = tuple(ArmCard(arm, "standard", 1, SEEDS, passes=1) for arm in ARMS)
+    arms = tuple(ArmCard(arm, "standard", 1, SEEDS, steps=1) for arm in ARMS)
     return RunData(RunCard("s", "q", arms), trials, pd.DataFrame())
 
 

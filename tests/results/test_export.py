@@ -25,10 +25,10 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> tuneparts.Results:
         "x": Uniform(low=0.01, high=1.0, log=True),
         "seconds": Choice(options=(0.0, 0.001)),
     }
-    config, asha = NullConfig(passes=8, interval=2), Asha(num_trials=4, min_passes=2)
+    config, asha = NullConfig(steps=8, interval=2), Asha(num_trials=4, min_steps=2)
     search = Search(
         name="null", question="?", scale=Scale.SMOKE, data={"name": "digits", "num_val": 10},
-        metric="val/accuracy", passes=8, seeds=(0, 1),
+        metric="val/accuracy", steps=8, seeds=(0, 1),
         arms=(
             Arm(name="random", config=config, algorithm=RandomSearch(num_trials=4), space=space),
             Arm(name="asha", config=config, algorithm=asha, space=space),

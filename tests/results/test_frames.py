@@ -29,10 +29,10 @@ def some_events() -> list[Event]:
     return [
         TrialStarted(SECOND, CONFIG, 1.0),
         TrialStarted(FIRST, CONFIG, 1.5),
-        Row(FIRST, 20, {"val/nll": 0.5, "cost/passes": 20.0}, 2.0),
-        Row(SECOND, 10, {"val/nll": math.inf, "cost/passes": 10.0}, 2.25),
-        Row(FIRST, 10, {"val/nll": 0.75, "hyper/rotation": 1.0, "cost/passes": 10.0}, 2.5),
-        Row(FIRST, 30, {"test/nll": 0.25, "cost/passes": 30.0}, 3.0),
+        Row(FIRST, 20, {"val/nll": 0.5, "cost/steps": 20.0}, 2.0),
+        Row(SECOND, 10, {"val/nll": math.inf, "cost/steps": 10.0}, 2.25),
+        Row(FIRST, 10, {"val/nll": 0.75, "hyper/rotation": 1.0, "cost/steps": 10.0}, 2.5),
+        Row(FIRST, 30, {"test/nll": 0.25, "cost/steps": 30.0}, 3.0),
         TrialEnded(FIRST, "finished", 3.125),
     ]
 
@@ -51,7 +51,7 @@ def test_trials_are_sorted_and_have_the_newest_value_of_each_metric(path: Path) 
     assert found["run_id"].tolist() == ["", "abc"]
     assert found["outcome"].tolist() == ["finished", frames.RUNNING]
     assert found.loc[0, ["val/nll", "hyper/rotation", "test/nll"]].tolist() == [0.5, 1.0, 0.25]
-    assert found.loc[0, "cost/passes"] == 30
+    assert found.loc[0, "cost/steps"] == 30
     assert found.loc[1, "val/nll"] == math.inf
     assert math.isnan(found.loc[1, "test/nll"])
     assert found["start"].tolist() == [pd.Timestamp(t, unit="s", tz="UTC") for t in (1.5, 1.0)]

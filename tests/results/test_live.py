@@ -47,7 +47,7 @@ def test_counts_best_and_share_follow_the_events(view: _LiveView) -> None:
         view.on_event(TrialStarted(trial, {}, 0.0))
     view.on_event(Row(a, 10, {"val/accuracy": 0.25}, 0.0))
     view.on_event(Row(b, 10, {"val/accuracy": 0.75}, 0.0))
-    # two of five trials of 20 passes each are half way: 20 of 100 passes
+    # two of five trials of 20 steps each are half way: 20 of 100 steps
     assert view.fraction == pytest.approx(20 / (20 * 5))
     view.on_event(TrialEnded(a, "failed", 0.0, "why"))
     view.on_event(TrialEnded(b, "finished", 0.0))
@@ -75,7 +75,7 @@ def test_running_and_waiting_are_apart(view: _LiveView) -> None:
 
 
 def test_a_trial_at_a_rung_waits(null_search, null_arm) -> None:
-    arm = null_arm("asha", algorithm=Asha(num_trials=4, min_passes=2))
+    arm = null_arm("asha", algorithm=Asha(num_trials=4, min_steps=2))
     view = _LiveView(null_search(arm), Console(file=io.StringIO(), width=160))
     at_work = {"asha": 1}
     view.watch(lambda: at_work)

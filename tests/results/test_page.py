@@ -146,7 +146,7 @@ def test_the_words_of_the_project_are_explained(text):
         assert f"{word} {start}" in words
     assert "<code>smoke</code>" in text
     tips = {attrs["title"] for tag, attrs in tags.tags if tag == "th" and "title" in attrs}
-    assert {GLOSSARY["arm"], GLOSSARY["pass"], GLOSSARY["replicate"]} < tips
+    assert {GLOSSARY["arm"], GLOSSARY["step"], GLOSSARY["replicate"]} < tips
     assert "not an epoch" in text.partition("<h2>Scores and costs</h2>")[2]
 
 

@@ -37,13 +37,13 @@ RELEASED = sorted((ROOT / "docs" / "results").iterdir())
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> tuneparts.Results:
-    config, space = NullConfig(passes=8, interval=2), {"x": Uniform(low=0.01, high=1.0, log=True)}
+    config, space = NullConfig(steps=8, interval=2), {"x": Uniform(low=0.01, high=1.0, log=True)}
     search = Search(
         name="null", question="?", scale=Scale.SMOKE, data={"name": "digits", "num_val": 10},
-        metric="val/accuracy", passes=8, seeds=(0, 1, 2), compare=("one", "random"), within=0.1,
+        metric="val/accuracy", steps=8, seeds=(0, 1, 2), compare=("one", "random"), within=0.1,
         arms=(
             Arm(name="random", config=config, algorithm=RandomSearch(num_trials=4), space=space),
-            Arm(name="one", config=NullConfig(passes=8, interval=2, x=0.5)),
+            Arm(name="one", config=NullConfig(steps=8, interval=2, x=0.5)),
         ),
     )  # fmt: skip
     root = tmp_path_factory.mktemp("runs")
@@ -166,7 +166,7 @@ def test_damaged_files_are_refused(published: tuneparts.Results, tmp_path: Path)
 
 def test_only_two_arms_get_more_replicates(results: tuneparts.Results) -> None:
     search = results.search
-    arms = (*search.arms, Arm(name="more", config=NullConfig(passes=8, interval=2)))
+    arms = (*search.arms, Arm(name="more", config=NullConfig(steps=8, interval=2)))
     wider = search.replaced({"arms": [arm.model_dump() for arm in arms]})
     found, news = extended(wider, seeds=[3], only=("one", "random"))
     assert {arm.name: found.seeds_of(arm) for arm in found.arms} == {
@@ -270,7 +270,7 @@ def test_steps_are_released_as_far_as_they_fit(
 ) -> None:
     data, sizes = results, []
     chosen = set(data.selected["trial"])
-    scores = {"val/accuracy", data.answer_metric, "cost/weight_steps", "cost/seconds"}
+    scores = {"val/accuracy", data.answer_metric, "cost/updates", "cost/seconds"}
     for fits in (10**6, len(published_csv(data.steps)) - 1, 0):
         monkeypatch.setattr("tuneparts.results.export.MOST_BYTES", fits)
         found = released_steps(data)

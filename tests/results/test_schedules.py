@@ -24,9 +24,9 @@ def journal(tmp_path) -> Path:
     """B is copied by A after two rounds, with a value that A had before."""
     made = Journal(tmp_path / "journal.jsonl")
 
-    def start(trial: TrialId, passes: int, lr: float, donor: TrialId | None = None) -> None:
+    def start(trial: TrialId, steps: int, lr: float, donor: TrialId | None = None) -> None:
         config = {"net": {"name": "mlp"}, "optimiser": {"lr": lr}}
-        made.append(TrialStarted(trial, config, 1.0, passes, None if donor is None else str(donor)))
+        made.append(TrialStarted(trial, config, 1.0, steps, None if donor is None else str(donor)))
 
     start(A, 0, 0.1)
     start(B, 0, 0.5)
@@ -51,7 +51,7 @@ def test_steps_say_under_which_value_they_were_made(journal) -> None:
 
 def test_a_schedule_follows_the_weights(journal) -> None:
     found = frames.schedules(journal)
-    rows = found[["index", "passes", "trained_as", "path", "value"]].values.tolist()
+    rows = found[["index", "steps", "trained_as", "path", "value"]].values.tolist()
     path = "optimiser.lr"
     assert rows == [
         [0, 0, str(B), path, 0.5],
@@ -75,7 +75,7 @@ def test_the_report_shows_the_schedule_of_the_selected_trial(
     data = Results(run)
     (table,) = [one for one in data.tables if one.heading.startswith("Schedule")]
     assert table.heading == "Schedule of pbt"
-    assert [column.header for column in table.columns] == ["seed", "from passes", "as trial", "x"]
+    assert [column.header for column in table.columns] == ["seed", "from steps", "as trial", "x"]
     selected = str(data.selected.set_index("arm").loc["pbt", "trial"])
     last = data.schedules[data.schedules["trial"] == selected].iloc[-1]
     assert last["trained_as"] == selected

@@ -29,12 +29,12 @@ PAIR = metadata_of(ArmCard("a", "m", 3, (0, 1)))
 def pair_frame():
     return pd.DataFrame(
         [
-            row("a", 0, 0, val_accuracy=0.5, test_accuracy=0.9, cost_passes=10, cost_seconds=1.0),
-            row("a", 0, 1, val_accuracy=0.7, test_accuracy=0.6, cost_passes=10, cost_seconds=1.0),
-            row("a", 0, 2, val_accuracy=0.7, test_accuracy=0.8, cost_passes=10, cost_seconds=1.0),
-            row("a", 1, 0, "stopped", val_accuracy=0.99, cost_passes=4, cost_seconds=0.5),
-            row("a", 1, 1, "failed", cost_passes=2, cost_seconds=0.2),
-            row("a", 1, 2, val_accuracy=0.6, test_accuracy=0.8, cost_passes=10, cost_seconds=1.0),
+            row("a", 0, 0, val_accuracy=0.5, test_accuracy=0.9, cost_steps=10, cost_seconds=1.0),
+            row("a", 0, 1, val_accuracy=0.7, test_accuracy=0.6, cost_steps=10, cost_seconds=1.0),
+            row("a", 0, 2, val_accuracy=0.7, test_accuracy=0.8, cost_steps=10, cost_seconds=1.0),
+            row("a", 1, 0, "stopped", val_accuracy=0.99, cost_steps=4, cost_seconds=0.5),
+            row("a", 1, 1, "failed", cost_steps=2, cost_seconds=0.2),
+            row("a", 1, 2, val_accuracy=0.6, test_accuracy=0.8, cost_steps=10, cost_seconds=1.0),
         ]
     )
 
@@ -58,7 +58,7 @@ def test_summary_by_hand():
     assert summary["test/accuracy:n"] == 2
     assert [summary[k] for k in ("expected", "finished", "stopped", "failed")] == [6, 4, 1, 1]
     assert summary["missing"] == 0
-    assert summary["passes"] == pytest.approx((30 + 16) / 2)
+    assert summary["steps"] == pytest.approx((30 + 16) / 2)
     assert summary["seconds"] == pytest.approx((3.0 + 1.7) / 2)
     assert summary["first_error"] == "boom"
 
@@ -69,12 +69,12 @@ def test_follower_is_billed_for_its_leader():
         ArmCard("tail", "m", 1, (0, 1), follows="lead"),
     )
     frame = pd.DataFrame(
-        [row("lead", s, i, val_accuracy=0.5, cost_passes=10 + s) for s in (0, 1) for i in (0, 1)]
-        + [row("tail", s, 0, cost_passes=5) for s in (0, 1)]
+        [row("lead", s, i, val_accuracy=0.5, cost_steps=10 + s) for s in (0, 1) for i in (0, 1)]
+        + [row("tail", s, 0, cost_steps=5) for s in (0, 1)]
     )
     lead, tail = _summarise(frame, metadata_of(*arms)).to_dict("records")
-    assert lead["passes"] == lead["passes_with_leader"] == 21
-    assert (tail["passes"], tail["passes_with_leader"]) == (5, 26)
+    assert lead["steps"] == lead["steps_with_leader"] == 21
+    assert (tail["steps"], tail["steps_with_leader"]) == (5, 26)
 
 
 def test_one_trial_per_seed_needs_no_metric():
@@ -99,7 +99,7 @@ def test_arm_without_any_row_is_missing_altogether():
     (summary,) = _summarise(frame, PAIR).to_dict("records")
     assert (summary["missing"], summary["seeds"]) == (6, 0)
     assert math.isnan(summary["test/accuracy"])
-    assert math.isnan(summary["passes"])
+    assert math.isnan(summary["steps"])
 
 
 def test_missing_in_one_seed_is_not_made_up_by_another():
@@ -129,11 +129,11 @@ def test_order_of_rows_changes_nothing(order):
 @given(val=st.floats(0, 1), test=st.floats(0, 1), seed=st.sampled_from([0, 1]))
 def test_a_failed_trial_changes_the_count_and_no_mean(val, test, seed):
     metadata = metadata_of(ArmCard("a", "m", 4, (0, 1)))
-    extra = row("a", seed, 3, "failed", val_accuracy=val, test_accuracy=test, cost_passes=3)
+    extra = row("a", seed, 3, "failed", val_accuracy=val, test_accuracy=test, cost_steps=3)
     more = pd.concat([pair_frame(), pd.DataFrame([extra])], ignore_index=True)
     (before,), (after,) = (_summarise(f, metadata).to_dict("records") for f in (pair_frame(), more))
     assert after["failed"] == before["failed"] + 1
     assert after["missing"] == before["missing"] - 1
-    assert after["passes"] == pytest.approx(before["passes"] + 1.5)
+    assert after["steps"] == pytest.approx(before["steps"] + 1.5)
     for name in ("test/accuracy", "test/accuracy:se", "val/accuracy", "seeds", "finished"):
         assert after[name] == before[name]

@@ -21,7 +21,7 @@ def test_every_figure_becomes_an_svg_with_its_words(trials, steps, metadata, tmp
         assert root.attrib["width"] == str(page.WIDTH)
     words = "".join(ET.parse(paths["figures/accuracy.svg"]).getroot().itertext())
     assert "partitioned" in words
-    assert "passes" in words
+    assert "steps" in words
 
 
 def test_without_a_browser_there_are_no_files(trials, steps, metadata, tmp_path, monkeypatch):

@@ -41,19 +41,19 @@ def test_decimals_and_error_come_from_the_schema():
 def test_label_says_unit_once():
     assert tables.label("test/nll", arrow=True) == "test nll (nats) ↓"
     assert tables.label("hyper/rotation", arrow=True) == "rotation (rad)"
-    assert tables.label("cost/passes") == "passes"
+    assert tables.label("cost/steps") == "steps"
 
 
-def test_weight_steps_are_shown_where_they_are_not_the_passes(trials, steps, metadata):
+def test_updates_are_shown_where_they_are_not_the_steps(trials, steps, metadata):
     def headers(frame):
         return [c.header for c in RunData(metadata, frame, steps).tables[0].columns]
 
-    assert "weight steps per seed" not in headers(trials)
-    assert "weight steps per seed" not in headers(
-        trials.assign(**{"cost/weight_steps": trials["cost/passes"]})
+    assert "updates per seed" not in headers(trials)
+    assert "updates per seed" not in headers(
+        trials.assign(**{"cost/updates": trials["cost/steps"]})
     )
-    halved = trials.assign(**{"cost/weight_steps": trials["cost/passes"] / 2})
-    assert "weight steps per seed" in headers(halved)
+    halved = trials.assign(**{"cost/updates": trials["cost/steps"] / 2})
+    assert "updates per seed" in headers(halved)
 
 
 def test_failures_are_shown(built):
@@ -109,7 +109,7 @@ def test_a_winner_is_ahead_of_every_arm(scored, scores):
 
 
 def test_leader_columns_only_where_an_arm_follows(trials, metadata, built):
-    assert cells(built[0], "passes incl")[-1] == "800"
+    assert cells(built[0], "steps incl")[-1] == "800"
     alone = replace(metadata, arms=metadata.arms[:3])
     table = RunData(alone, trials[trials["arm"] != "retrained"], pd.DataFrame()).tables[0]
     assert not [c for c in table.columns if "leader" in c.header]

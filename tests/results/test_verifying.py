@@ -21,7 +21,7 @@ def run(null_search, null_arm, tmp_path, monkeypatch) -> runs.Run:
     assert settings.current().results_dir == tmp_path
     search = null_search(
         null_arm("random", algorithm=RandomSearch(num_trials=4)),
-        null_arm("asha", algorithm=Asha(num_trials=4, min_passes=2)),
+        null_arm("asha", algorithm=Asha(num_trials=4, min_steps=2)),
     )
     made = runs.create(tmp_path, search, command="", commit="", versions={}, storage=None)
     executors.execute(search, folder=made.folder, place=executors.Place("local", workers=1))

@@ -50,8 +50,8 @@ def play(
         if fails(segment):
             plan.complete(segment, finished=False, failure="ValueError: odd")
             continue
-        plan.report(segment, [{**row(segment), "cost/passes": segment.until}])
-        plan.complete(segment, finished=segment.until == search.passes)
+        plan.report(segment, [{**row(segment), "cost/steps": segment.until}])
+        plan.complete(segment, finished=segment.until == search.steps)
     plan.journal.close()
     assert plan.done or most is not None
     return plan.journal

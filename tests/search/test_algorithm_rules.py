@@ -31,8 +31,8 @@ def smaller(a: float, b: float) -> bool:
 def test_rungs_grow_by_the_reduction_and_end_at_the_budget(first, expected) -> None:
     arm = Arm(
         name="a",
-        config=NullConfig(passes=400, interval=10),
-        algorithm=Asha(num_trials=2, min_passes=first, reduction=4),
+        config=NullConfig(steps=400, interval=10),
+        algorithm=Asha(num_trials=2, min_steps=first, reduction=4),
         space={"x": Uniform(low=0, high=1)},
     )
     found = {one.until for batch in batches(arm, lambda _: 0.5) for one in batch.run}
@@ -77,7 +77,7 @@ def test_a_score_that_is_not_finite_neither_continues_nor_counts(null_arm, metri
     finite = [score for score in scores if np.isfinite(score)]
     kept = iter(promoted(finite, 2, up=metric is ACCURACY))
     expected = [i for i, score in enumerate(scores) if np.isfinite(score) and next(kept)]
-    algorithm = Asha(num_trials=8, min_passes=4, reduction=2)
+    algorithm = Asha(num_trials=8, min_steps=4, reduction=2)
     arm = null_arm("a", algorithm=algorithm, space={"x": Uniform(low=0, high=1)})
     found = batches(arm, lambda one: scores[index(one)], metric=metric)
     assert sorted(index(one) for batch in found for one in batch.run if one.start) == expected

@@ -21,7 +21,7 @@ from tuneparts.testing import AlgorithmContract
 
 ACCURACY, NLL = schema.lookup("val/accuracy"), schema.lookup("val/nll")
 SPACE = {"x": Uniform(low=0.1, high=1.0, log=True), "seconds": Choice(options=(0.0, 0.5, 2.0))}
-PASSES = 8
+STEPS = 8
 """The budget of `null_arm`."""
 
 Score = Callable[[Segment], float | None]
@@ -88,7 +88,7 @@ def test_a_fixed_arm_is_one_whole_trial_at_its_own_config(null_arm) -> None:
     (one,) = batch.run
     assert (one.trial.arm, one.trial.seed, one.trial.index) == ("fixed", 3, 0)
     assert one.config == arm.config.model_dump(mode="json")
-    assert (one.start, one.until, one.round, one.donor) == (0, PASSES, 0, None)
+    assert (one.start, one.until, one.round, one.donor) == (0, STEPS, 0, None)
     assert batch.stop == ()
 
 
@@ -103,7 +103,7 @@ def test_random_search_draws_each_trial_from_a_stream_of_its_own(null_arm, seed:
         expected.append({"x": math.exp(log_x), "seconds": (0.0, 0.5, 2.0)[rng.integers(3)]})
     assert [values(one) for one in batch.run] == expected
     assert [index(one) for one in batch.run] == list(range(9))
-    assert {(one.start, one.until) for one in batch.run} == {(0, PASSES)}
+    assert {(one.start, one.until) for one in batch.run} == {(0, STEPS)}
 
 
 def test_grid_search_is_nested_loops_in_the_order_of_the_space(null_arm) -> None:
@@ -145,7 +145,7 @@ def halved(num_trials: int, levels: list[int], score: Callable[..., float | None
 @pytest.mark.parametrize("metric", [ACCURACY, NLL], ids=["up", "down"])
 @pytest.mark.parametrize("score", [scrambled, with_failures])
 def test_asha_is_successive_halving_in_trial_order(null_arm, metric, score: Score) -> None:
-    algorithm = Asha(num_trials=16, min_passes=2, reduction=2)
+    algorithm = Asha(num_trials=16, min_steps=2, reduction=2)
     arm = null_arm("asha", algorithm=algorithm, space=SPACE)
     sign = 1 if metric is ACCURACY else -1
 
@@ -219,7 +219,7 @@ def test_pbt_draws_some_values_anew_when_it_explores(null_arm) -> None:
     [
         RandomSearch(num_trials=6),
         Tpe(num_trials=6, window=2, num_startup=2),
-        Asha(num_trials=6, min_passes=2, reduction=2),
+        Asha(num_trials=6, min_steps=2, reduction=2),
         Pbt(population=6, num_rounds=2),
     ],
     ids=lambda algorithm: type(algorithm).__name__,
@@ -244,7 +244,7 @@ def without_metric(one: Segment) -> Result:
     "algorithm",
     [
         Tpe(num_trials=6, window=2, num_startup=2),
-        Asha(num_trials=6, min_passes=2, reduction=2),
+        Asha(num_trials=6, min_steps=2, reduction=2),
         Pbt(population=6, num_rounds=4),
     ],
     ids=lambda algorithm: type(algorithm).__name__,
@@ -267,11 +267,11 @@ CONTRACTS = {
     "Random": RandomSearch(num_trials=7),
     "Tpe": Tpe(num_trials=11, window=3, num_startup=4),
     "FreeTpe": Tpe(num_trials=11, window=3, num_startup=4, timing="free"),
-    "Asha": Asha(num_trials=13, min_passes=2, reduction=2),
-    "FreeAsha": Asha(num_trials=13, min_passes=2, reduction=2, timing="free"),
-    "Halving": SuccessiveHalving(num_trials=13, min_passes=2, reduction=2),
-    "Hyperband": Hyperband(num_trials=23, min_passes=2, reduction=2),
-    "SmallHyperband": Hyperband(num_trials=2, min_passes=2, reduction=2),
+    "Asha": Asha(num_trials=13, min_steps=2, reduction=2),
+    "FreeAsha": Asha(num_trials=13, min_steps=2, reduction=2, timing="free"),
+    "Halving": SuccessiveHalving(num_trials=13, min_steps=2, reduction=2),
+    "Hyperband": Hyperband(num_trials=23, min_steps=2, reduction=2),
+    "SmallHyperband": Hyperband(num_trials=2, min_steps=2, reduction=2),
     "Pbt": Pbt(population=7, num_rounds=4),
 }
 for _name, _algorithm in CONTRACTS.items():

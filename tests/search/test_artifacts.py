@@ -31,9 +31,9 @@ def test_states_and_tables_do_not_disturb_each_other(
     checkpoints = CheckpointStore(Folder(str(tmp_path)))
     later = Segment(trial=TRIAL, config={}, until=10, round=2)
     artifacts.put(TRIAL, {"weights": {"mu": [0.5]}})
-    for passes in (2, 4, 6):
-        checkpoints.put(later, passes, {"passes": passes}, last=passes == 6)
+    for steps in (2, 4, 6):
+        checkpoints.put(later, steps, {"steps": steps}, last=steps == 6)
     found = checkpoints.find(later)
     assert found is not None
-    assert found.state == {"passes": 6}
+    assert found.state == {"steps": 6}
     assert artifacts.find(str(TRIAL), "weights") == "mu\n0.5\n"

@@ -1,7 +1,7 @@
 from tuneparts.core import schema
 from tuneparts.core.schema import Direction, Metric
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.baselines.config import Standard
 from tuneparts.search import card, load
 from tuneparts.search.algorithms.sampler import Pruned, Tpe
 from tuneparts.search.space import Choice, Int, Normal, Uniform
@@ -68,7 +68,7 @@ def test_the_truth_is_known_where_data_is_made():
 
 
 def test_a_class_without_words_of_its_own_is_named():
-    class Plain(StandardConfig):
+    class Plain(Standard):
         pass
 
     assert card._sentence(Plain()) == ""

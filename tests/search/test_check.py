@@ -11,10 +11,10 @@ from tuneparts.core import settings
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.data.config import DataConfig
 from tuneparts.hypers import Hyper
-from tuneparts.methods.baselines.config import PosthocConfig, StandardConfig
-from tuneparts.methods.ensembles.config import UniversallySlimmableConfig
-from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.models import Own
+from tuneparts.methods.baselines.config import PosthocLaplace, Standard
+from tuneparts.methods.ensembles.config import UniversallySlimmable
+from tuneparts.methods.partitioned import Partitioned
+from tuneparts.nets import Own
 from tuneparts.results import running
 from tuneparts.search.algorithms.base import GridSearch
 from tuneparts.search.arm import Arm
@@ -60,7 +60,7 @@ class Sums(Hyper):
         return outputs_BK.sum(1)
 
 
-class FussyConfig(StandardConfig):
+class FussyConfig(Standard):
     """Its learner cannot be built, for a reason of its own."""
 
     def build(self, context: Any) -> Any:
@@ -74,18 +74,18 @@ def asked(config: Any, **fields: Any) -> Search:
         "scale": Scale.SMOKE,
         "data": DataConfig(name="digits", num_train=60, num_val=20, num_test=10),
         "metric": "val/accuracy",
-        "passes": 4,
+        "steps": 4,
         "seeds": (3,),
     }
     fields.setdefault("arms", (Arm(name="mine", config=config),))
     return Search(**values, **fields)
 
 
-SHORT = {"passes": 4, "interval": 4}
+SHORT = {"steps": 4, "interval": 4}
 
 
 def test_a_net_that_fits_is_built_and_nothing_is_written(results: Path) -> None:
-    running.check(asked(StandardConfig(**SHORT, net=Own(flat, width=5))))
+    running.check(asked(Standard(**SHORT, net=Own(flat, width=5))))
     assert set(BUILT) == {5}
     assert not results.exists()
 
@@ -93,7 +93,7 @@ def test_a_net_that_fits_is_built_and_nothing_is_written(results: Path) -> None:
 def test_a_net_is_tried_as_its_space_gives_it() -> None:
     arm = Arm(
         name="mine",
-        config=StandardConfig(**SHORT, net=flat),
+        config=Standard(**SHORT, net=flat),
         algorithm=GridSearch(),
         space={"net.width": Choice(options=(7,))},
     )
@@ -106,20 +106,20 @@ def test_data_are_read_only_for_a_net_of_ones_own(monkeypatch: pytest.MonkeyPatc
         raise AssertionError("read")
 
     monkeypatch.setattr(Search, "load_data", refuse)
-    check(asked(StandardConfig(**SHORT)))
+    check(asked(Standard(**SHORT)))
     with pytest.raises(AssertionError, match="read"):
-        check(asked(StandardConfig(**SHORT, net=flat)))
+        check(asked(Standard(**SHORT, net=flat)))
 
 
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        (StandardConfig(**SHORT, net=wrong), "raised RuntimeError"),
-        (UniversallySlimmableConfig(**SHORT, net=flat), "width"),
-        (PartitionedConfig(**SHORT, net=Recurrent, scheme="node"), "GRU"),
+        (Standard(**SHORT, net=wrong), "raised RuntimeError"),
+        (UniversallySlimmable(**SHORT, net=flat), "width"),
+        (Partitioned(**SHORT, net=Recurrent, scheme="node"), "GRU"),
         (FussyConfig(**SHORT, net=flat), "KeyError: 'fussy'"),
     ],
-    ids=lambda value: type(value).__name__ if isinstance(value, StandardConfig) else "",
+    ids=lambda value: type(value).__name__ if isinstance(value, Standard) else "",
 )
 def test_a_net_that_its_method_or_data_do_not_fit_is_refused_by_name(
     config: Any, reason: str, results: Path
@@ -135,14 +135,14 @@ def test_a_net_that_its_method_or_data_do_not_fit_is_refused_by_name(
 def test_a_hyper_that_does_not_fit_is_refused_by_name(results: Path) -> None:
     law = "arm `mine` cannot learn from `digits`: .*`sums` returned"
     with pytest.raises(ConfigError, match=law):
-        running._create(asked(StandardConfig(**SHORT, hypers={"sums": Sums()})))
+        running._create(asked(Standard(**SHORT, hypers={"sums": Sums()})))
     assert not results.exists()
 
 
 def test_a_method_whose_library_is_missing_is_refused(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    search = asked(PosthocConfig(**SHORT))
+    search = asked(PosthocLaplace(**SHORT))
     check(search)
     monkeypatch.setitem(sys.modules, "laplace", None)
     with pytest.raises(ConfigError, match=r"needs laplace.*pip install 'tuneparts\[laplace\]'"):
@@ -152,5 +152,5 @@ def test_a_method_whose_library_is_missing_is_refused(
 
 def test_a_figure_that_cannot_be_drawn_is_refused(results: Path) -> None:
     with pytest.raises(UnknownNameError, match="Did you mean `sweep`"):
-        running._create(asked(StandardConfig(**SHORT), figures=("sweeps",)))
+        running._create(asked(Standard(**SHORT), figures=("sweeps",)))
     assert not results.exists()

@@ -28,27 +28,27 @@ def files(tmp_path: Path, trial: TrialId = A) -> list[str]:
 
 def test_the_newest_of_the_round_is_found_and_two_are_kept(store, tmp_path) -> None:
     assert store.find(segment()) is None
-    for passes in (2, 4, 6, 8):
-        store.put(segment(), passes, {"passes": passes}, last=False)
+    for steps in (2, 4, 6, 8):
+        store.put(segment(), steps, {"steps": steps}, last=False)
     assert files(tmp_path) == ["r000-p000000006.pt", "r000-p000000008.pt"]
     found = store.find(segment())
-    assert found.state == {"passes": 8}
+    assert found.state == {"steps": 8}
     assert found.round == 0
 
 
 def test_the_last_state_of_a_trial_is_that_of_its_newest_round(store, tmp_path) -> None:
     assert store.last(A) is None
-    store.put(segment(), 10, {"passes": 10}, last=True)
-    store.put(segment(number=1), 12, {"passes": 12}, last=False)
-    assert store.last(A) == {"passes": 12}
+    store.put(segment(), 10, {"steps": 10}, last=True)
+    store.put(segment(number=1), 12, {"steps": 12}, last=False)
+    assert store.last(A) == {"steps": 12}
     (tmp_path / str(A) / "r001-p000000012.pt").write_bytes(b"damaged")
-    assert store.last(A) == {"passes": 10}
+    assert store.last(A) == {"steps": 10}
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "empty"])
 def test_a_damaged_state_gives_way_to_the_one_before(store, tmp_path, caplog, damage: str) -> None:
-    for passes in (2, 4):
-        store.put(segment(), passes, {"passes": passes}, last=False)
+    for steps in (2, 4):
+        store.put(segment(), steps, {"steps": steps}, last=False)
     path = tmp_path / str(A) / "r000-p000000004.pt"
     content = path.read_bytes()
     half = len(content) // 2
@@ -60,7 +60,7 @@ def test_a_damaged_state_gives_way_to_the_one_before(store, tmp_path, caplog, da
         }[damage]
     )
     with caplog.at_level(logging.WARNING):
-        assert store.find(segment()).state == {"passes": 2}
+        assert store.find(segment()).state == {"steps": 2}
     assert "The one before it is used" in caplog.text
 
 
@@ -90,14 +90,14 @@ def test_a_lost_milestone_is_an_error_that_says_where(store) -> None:
 
 
 def test_a_hang_is_remembered_until_there_is_progress(store, tmp_path) -> None:
-    store.put(segment(), 2, {"passes": 2}, last=False)
+    store.put(segment(), 2, {"steps": 2}, last=False)
     assert not store.has_hung(segment(), 2)
     store.note_hang(segment(), 2)
     assert store.has_hung(segment(), 2)
     assert not store.has_hung(segment(), 4)
     assert not store.has_hung(segment(B), 2)
-    assert store.find(segment()).state == {"passes": 2}
-    store.put(segment(), 4, {"passes": 4}, last=False)
+    assert store.find(segment()).state == {"steps": 2}
+    store.put(segment(), 4, {"steps": 4}, last=False)
     assert not store.has_hung(segment(), 2)
 
 

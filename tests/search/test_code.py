@@ -20,7 +20,7 @@ MINE = """
 from tuneparts.testing.null import NullConfig
 
 class Mine(NullConfig):
-    passes: int = 4
+    steps: int = 4
 """
 SEARCH = """
 from tuneparts.data.config import DataConfig
@@ -31,7 +31,7 @@ from tuneparts.search.spec import Scale
 def search(scale):
     data = DataConfig(name="digits", num_train=20, num_val=10, num_test=10)
     return Search(
-        name="mine", question="Why?", scale=scale, metric="val/accuracy", seeds=(0, 1), passes=4,
+        name="mine", question="Why?", scale=scale, metric="val/accuracy", seeds=(0, 1), steps=4,
         data=data, arms=(Arm(name="one", config=Mine()),),
     )
 """

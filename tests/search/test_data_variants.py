@@ -54,7 +54,7 @@ class CountingLearner(NullLearner):
 def arm(name: str = "a", **fields: Any) -> Arm:
     if "space" in fields:
         fields.setdefault("algorithm", GridSearch())
-    return Arm(name=name, config=CountingConfig(passes=8, interval=4), **fields)
+    return Arm(name=name, config=CountingConfig(steps=8, interval=4), **fields)
 
 
 SIZES = {"data.num_train": Choice(options=(20, 40, 80)), "x": Choice(options=(0.1, 0.7))}

@@ -25,7 +25,7 @@ POINTS = ({"x": 0.7, "seconds": 0.5}, {"x": 0.25})
 ALGORITHMS = [
     RandomSearch(num_trials=9),
     Tpe(num_trials=7, window=3, num_startup=4),
-    Asha(num_trials=9, min_passes=2, reduction=2),
+    Asha(num_trials=9, min_steps=2, reduction=2),
     Pbt(population=9, num_rounds=4),
 ]
 
@@ -56,7 +56,7 @@ def wordy(config: NullConfig) -> str:
 
 def arm(**fields: Any) -> Arm:
     values = {"algorithm": ALGORITHMS[0], "space": SPACE, **fields}
-    return Arm(name="a", config=NullConfig(passes=8, interval=2), **values)
+    return Arm(name="a", config=NullConfig(steps=8, interval=2), **values)
 
 
 def tried(one: Arm, seed: int = 0) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ from tuneparts.search.spec import Search
 from tuneparts.search.stopping import Stop
 from tuneparts.testing.null import NullConfig
 
-CONFIG = NullConfig(passes=4, interval=2)
+CONFIG = NullConfig(steps=4, interval=2)
 LOCAL = Place("local")
 SPACE = {"x": Uniform(low=0.0, high=1.0)}
 
@@ -49,7 +49,7 @@ GRID = arm("grid", algorithm=GridSearch(), space={"x": Choice(options=(0.1, 0.2)
 
 @pytest.fixture
 def search(null_search):
-    return lambda *arms, **fields: null_search(*arms, passes=4, **fields)
+    return lambda *arms, **fields: null_search(*arms, steps=4, **fields)
 
 
 def begin(root: Path, search: Search) -> runs.Run:
@@ -66,7 +66,7 @@ def run(made: runs.Run) -> runs.Run:
 def table(made: runs.Run) -> pd.DataFrame:
     """Everything in the table but seconds, and what a follower paid before its leader grew."""
     found = tuneparts.Results(made).table
-    drop = [name for name in found if "seconds" in name or "passes" in name or name == "stopped"]
+    drop = [name for name in found if "seconds" in name or "steps" in name or name == "stopped"]
     return found.drop(columns=drop).set_index("arm").sort_index()
 
 
@@ -99,7 +99,7 @@ def test_the_table_is_that_of_one_search_of_the_final_size(search, tmp_path) -> 
 
 
 JUDGED: dict[str, Algorithm] = {
-    "asha": Asha(num_trials=5, min_passes=2, reduction=2),
+    "asha": Asha(num_trials=5, min_steps=2, reduction=2),
     "median": Pruned(num_trials=5, every=2, options={"n_startup_trials": 2}),
     "percentile": Pruned(
         num_trials=5,
@@ -215,14 +215,14 @@ def test_a_follower_whose_leader_found_nothing_better_stays(search, tmp_path) ->
     journal = Journal(path)
     plan = Plan(extended(small, trials=4)[0], journal)
     segment = plan.next()
-    plan.report(segment, [{"val/accuracy": -1.0, "hyper/rotation": 0.0, "cost/passes": 4}])
+    plan.report(segment, [{"val/accuracy": -1.0, "hyper/rotation": 0.0, "cost/steps": 4}])
     plan.complete(segment, finished=True)
     assert plan.done
     assert journal.trials[TrialId("follower", 0, 0)].end.outcome == "finished"
     assert TrialId("follower", 0, 1) not in journal.trials
 
 
-HALVING = arm("halving", algorithm=SuccessiveHalving(num_trials=4, min_passes=2))
+HALVING = arm("halving", algorithm=SuccessiveHalving(num_trials=4, min_steps=2))
 PBT = arm("pbt", algorithm=Pbt(population=4, num_rounds=2))
 
 
@@ -285,10 +285,10 @@ class Mine(NullConfig):
 def search(scale):
     space = {"x": Uniform(low=0.0, high=1.0)}
     arms = (
-        Arm(name="mine", config=Mine(passes=4, interval=2)),
-        Arm(name="more", config=Mine(passes=4), algorithm=RandomSearch(num_trials=2), space=space),
+        Arm(name="mine", config=Mine(steps=4, interval=2)),
+        Arm(name="more", config=Mine(steps=4), algorithm=RandomSearch(num_trials=2), space=space),
     )
-    return Search(name="mine", question="?", scale=scale, metric="val/accuracy", passes=4,
+    return Search(name="mine", question="?", scale=scale, metric="val/accuracy", steps=4,
                   seeds=(0,), arms=arms, data={"name": "digits", "num_val": 10})
 """
 

@@ -28,7 +28,7 @@ def spent(found: list[Batch]) -> int:
 
 @pytest.mark.parametrize("metric", [ACCURACY, NLL], ids=["up", "down"])
 def test_exactly_the_best_of_a_rung_go_on(null_arm, metric) -> None:
-    algorithm = SuccessiveHalving(num_trials=9, min_passes=2, reduction=2)
+    algorithm = SuccessiveHalving(num_trials=9, min_steps=2, reduction=2)
     arm = null_arm("halving", algorithm=algorithm, space=SPACE)
     found = rounds(batches(arm, scrambled, metric=metric))
     sign = 1 if metric is ACCURACY else -1
@@ -42,7 +42,7 @@ def test_exactly_the_best_of_a_rung_go_on(null_arm, metric) -> None:
 
 
 def test_trials_that_failed_leave_their_place_to_the_next_best(null_arm) -> None:
-    algorithm = SuccessiveHalving(num_trials=8, min_passes=2, reduction=2)
+    algorithm = SuccessiveHalving(num_trials=8, min_steps=2, reduction=2)
     arm = null_arm("halving", algorithm=algorithm, space=SPACE)
 
     def half_fail(one: Segment) -> float | None:
@@ -85,7 +85,7 @@ def test_a_trial_is_told_as_soon_as_nothing_can_change_it(rewards, missing, plac
 
 
 def test_nobody_waits_for_a_trial_that_cannot_change_who_goes_on(null_arm) -> None:
-    algorithm = SuccessiveHalving(num_trials=8, min_passes=2, reduction=4)
+    algorithm = SuccessiveHalving(num_trials=8, min_steps=2, reduction=4)
     arm = null_arm("halving", algorithm=algorithm, space=SPACE)
     proposals = algorithm.proposals(arm, 0, ACCURACY)
     first = next(proposals)
@@ -96,7 +96,7 @@ def test_nobody_waits_for_a_trial_that_cannot_change_who_goes_on(null_arm) -> No
 
 
 def test_hyperband_is_successive_halving_in_each_bracket(null_arm) -> None:
-    algorithm = Hyperband(num_trials=19, min_passes=2, reduction=2)
+    algorithm = Hyperband(num_trials=19, min_steps=2, reduction=2)
     arm = null_arm("hyperband", algorithm=algorithm, space=SPACE)
     found = rounds(batches(arm, scrambled))
     start = 0

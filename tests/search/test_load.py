@@ -37,7 +37,7 @@ def test_trials_seeds_and_fields_can_be_changed() -> None:
         scale="smoke",
         trials=3,
         seeds=[5, 6],
-        changes=["random.optimiser.lr=0.5", "data.num_val=100", "none.net=mlp", "none.passes=40"],
+        changes=["random.optimiser.lr=0.5", "data.num_val=100", "none.net=mlp", "none.steps=40"],
     )
     assert search.arm("random").trials_per_seed == 3
     assert search.seeds_of(search.arm("random")) == (5, 6)
@@ -80,7 +80,7 @@ def _question_with_neighbour(folder, notes: str):
 
 QUESTION = '''"""Why?"""
 from neighbour import NOTES
-from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.baselines.config import Standard
 from tuneparts.data.config import DataConfig
 from tuneparts.search.arm import Arm
 from tuneparts.search.spec import Search
@@ -90,8 +90,8 @@ def search(scale):
     assert late is NOTES
     return Search(
         name="asked", question="Why?", notes=NOTES, scale=scale, metric="val/accuracy", seeds=(0,),
-        data=DataConfig(name="digits"), passes=4,
-        arms=(Arm(name="one", config=StandardConfig(passes=4, interval=2)),),
+        data=DataConfig(name="digits"), steps=4,
+        arms=(Arm(name="one", config=Standard(steps=4, interval=2)),),
     )
 '''
 
@@ -218,9 +218,9 @@ def test_it_is_said_which_of_two_searches_of_one_name_is_taken(
             "line 4: .*Did you mean `mnist`",
         ),
         (
-            '"""Why?"""\nfrom tuneparts import StandardConfig\ndef search(scale):\n'
-            "    return StandardConfig(passes=0)\n",
-            "line 4: `passes` = 0: should be greater than 0",
+            '"""Why?"""\nfrom tuneparts import Standard\ndef search(scale):\n'
+            "    return Standard(steps=0)\n",
+            "line 4: `steps` = 0: should be greater than 0",
         ),
         (
             QUESTION.replace("from neighbour import NOTES\n", "NOTES = 1 / 0\n"),

@@ -75,9 +75,9 @@ def everything(null_search, null_arm) -> Search:
         null_arm("broken", config={"fault": "raise"}),
         null_arm("random", algorithm=RandomSearch(num_trials=5)),
         null_arm("tpe", algorithm=Tpe(num_trials=7, window=3, num_startup=3)),
-        null_arm("asha", algorithm=Asha(num_trials=9, min_passes=2, reduction=2)),
-        null_arm("halving", algorithm=SuccessiveHalving(num_trials=6, min_passes=2, reduction=2)),
-        null_arm("hyperband", algorithm=Hyperband(num_trials=6, min_passes=2, reduction=2)),
+        null_arm("asha", algorithm=Asha(num_trials=9, min_steps=2, reduction=2)),
+        null_arm("halving", algorithm=SuccessiveHalving(num_trials=6, min_steps=2, reduction=2)),
+        null_arm("hyperband", algorithm=Hyperband(num_trials=6, min_steps=2, reduction=2)),
         null_arm(
             "pruned", algorithm=Pruned(num_trials=7, every=2, options={"n_startup_trials": 2})
         ),
@@ -130,7 +130,7 @@ def test_a_power_cut_that_takes_rounds_of_the_journal_kills_no_member(
     """Checkpoints on another disk are then further than the journal."""
     search = null_search(
         null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)),
-        null_arm("asha", algorithm=Asha(num_trials=8, min_passes=2, reduction=2)),
+        null_arm("asha", algorithm=Asha(num_trials=8, min_steps=2, reduction=2)),
     )
     undisturbed = execute(search, tmp_path / "whole.jsonl", order=0)
     path = tmp_path / "cut.jsonl"
@@ -172,9 +172,9 @@ def test_failures_are_counted_since_the_last_row_by_the_limit_of_the_arm(
     a, b = plan.next(), plan.next()
     assert plan.lost(a)
     assert plan.next() == a
-    plan.report(a, [{"cost/passes": 2, "val/accuracy": 0.5}])
+    plan.report(a, [{"cost/steps": 2, "val/accuracy": 0.5}])
     assert plan.lost(plan.next() or a)
-    plan.report(a, [{"cost/passes": 2, "val/accuracy": 0.5}])  # known: no progress
+    plan.report(a, [{"cost/steps": 2, "val/accuracy": 0.5}])  # known: no progress
     assert not plan.lost(a)
     assert not plan.lost(b, "the storage failed", ": away")
     ends = {str(trial): record.end.message for trial, record in plan.journal.trials.items()}
@@ -194,7 +194,7 @@ def run_with(search: Search, path: Path, metrics: dict[str, float]) -> dict[str,
     [
         (RandomSearch(num_trials=3), 3),
         (Tpe(num_trials=3, window=2, num_startup=1), 3),
-        (Asha(num_trials=4, min_passes=2, reduction=2), 4),
+        (Asha(num_trials=4, min_steps=2, reduction=2), 4),
         (Pbt(population=4, num_rounds=2), 4),
     ],
 )
@@ -207,7 +207,7 @@ def test_a_missing_metric_fails_trials_that_are_compared_with_a_sentence(
     for _, _, (outcome, message) in found.values():
         assert outcome == "failed"
         assert "trials of `arm` are compared by val/accuracy, but its row after" in message
-        assert "has only cost/passes, cost/seconds, train/loss. Hold out" in message
+        assert "has only cost/steps, cost/seconds, train/loss. Hold out" in message
 
 
 def test_a_single_trial_needs_no_score_but_a_broken_one_is_a_failure(
@@ -268,7 +268,7 @@ def test_seconds_of_a_trial_are_those_of_all_its_rounds(null_search, null_arm, t
     population = null_search(null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)))
     plan = Plan(population, Journal(tmp_path / "journal.jsonl"))
     while (segment := plan.next()) is not None:
-        row = {"val/accuracy": 0.5, "cost/passes": float(segment.until), "cost/seconds": 1.5}
+        row = {"val/accuracy": 0.5, "cost/steps": float(segment.until), "cost/seconds": 1.5}
         plan.report(segment, [row])  # a worker counts from the start of its round
         plan.complete(segment, finished=segment.until == 8)
     plan.journal.close()
@@ -285,7 +285,7 @@ def test_trials_without_a_finite_score_have_failed_and_are_resumed_alike(
     A member of a population goes on as a copy of another, and fails for good in its last round.
     """
     search = null_search(
-        null_arm("asha", algorithm=Asha(num_trials=9, min_passes=2, reduction=2)),
+        null_arm("asha", algorithm=Asha(num_trials=9, min_steps=2, reduction=2)),
         null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)),
     )
 

@@ -51,7 +51,7 @@ def no_pruner() -> str:
 
 
 def reached(found: list[Batch]) -> dict[int, int]:
-    """Passes that each trial got to."""
+    """Steps that each trial got to."""
     return {index(one): one.until for batch in found for one in batch.run}
 
 

@@ -28,7 +28,7 @@ def taken(plan: Plan) -> list[str]:
 
 
 def end(plan: Plan, segment: Segment) -> None:
-    row = {"val/accuracy": segment.config["x"], "cost/passes": float(segment.until)}
+    row = {"val/accuracy": segment.config["x"], "cost/steps": float(segment.until)}
     plan.report(segment, [row])
     plan.complete(segment, finished=segment.until == 8)
 
@@ -39,7 +39,7 @@ def test_what_others_wait_for_goes_first_and_the_longest_chain_before_all(
     search = null_search(
         null_arm("random", algorithm=RandomSearch(num_trials=2)),
         null_arm("leader", algorithm=RandomSearch(num_trials=2)),
-        null_arm("asha", algorithm=Asha(num_trials=2, min_passes=2, reduction=2)),
+        null_arm("asha", algorithm=Asha(num_trials=2, min_steps=2, reduction=2)),
         null_arm("tpe", algorithm=Tpe(num_trials=8, window=2)),
         null_arm("follower", follows="leader"),
         null_arm("last", follows="follower"),
@@ -47,7 +47,7 @@ def test_what_others_wait_for_goes_first_and_the_longest_chain_before_all(
     plan = a_plan(search, tmp_path)
     assert [one.arm for one in plan.queue.waiting()] == ["tpe", "leader", "asha", "random"]
     assert [one.count for one in plan.queue.waiting()] == [2, 2, 2, 2]
-    # Four batches of eight passes; eight and two followers; eight, and one trial of eight.
+    # Four batches of eight steps; eight and two followers; eight, and one trial of eight.
     assert [-one.rank[1] for one in plan.queue.waiting()] == [32, 24, 8, 8]
     assert taken(plan) == ["tpe"] * 2 + ["leader"] * 2 + ["asha"] * 2 + ["random"] * 2
 
@@ -106,13 +106,13 @@ class Mine(RandomSearch):
 
 
 def test_an_algorithm_of_ones_own_that_adapts_counts_as_a_chain(null_arm) -> None:
-    for algorithm, passes in ((RandomSearch(num_trials=5), 8), (Mine(num_trials=5), 40)):
+    for algorithm, steps in ((RandomSearch(num_trials=5), 8), (Mine(num_trials=5), 40)):
         arm = null_arm("a", algorithm=algorithm)
-        assert arm.cost.sequential == passes
+        assert arm.cost.sequential == steps
 
 
 def makespan(plan: Plan, slots: int) -> float:
-    """Passes until all is done on so many workers."""
+    """Steps until all is done on so many workers."""
     clock = 0.0
     running: list[tuple[float, str, Segment]] = []
     while not plan.done:

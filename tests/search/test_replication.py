@@ -13,7 +13,7 @@ from tuneparts.data.config import DataConfig
 from tuneparts.data.task import digest
 from tuneparts.executors import Place, execute
 from tuneparts.executors.worker import TrialSetting, trial_data
-from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.baselines.config import Standard
 from tuneparts.search import data_record, runs
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.arm import Arm
@@ -25,7 +25,7 @@ from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Scale, Search
 
 DIGITS = DataConfig(name="digits", rotated=True, num_train=50, num_val=20, num_test=30)
-SHORT = StandardConfig(passes=2, interval=1, batch_size=5)
+SHORT = Standard(steps=2, interval=1, batch_size=5)
 RATES: dict[str, Any] = {"optimiser.lr": Uniform(low=1e-3, high=1e-1, log=True)}
 
 
@@ -35,7 +35,7 @@ def asked(*arms: Arm, data: DataConfig = DIGITS, seeds: tuple[int, ...] = (0, 1)
         question="?",
         scale=Scale.SMOKE,
         data=data,
-        passes=2,
+        steps=2,
         seeds=seeds,
         arms=arms or (Arm(name="a", config=SHORT),),
     )

@@ -52,8 +52,8 @@ def test_a_failed_trial_of_random_search_runs_again(null_search, null_arm, tmp_p
     [
         (Tpe(num_trials=4, window=2, num_startup=1), fails(3), True),
         (Tpe(num_trials=4, window=2, num_startup=1), fails(1), False),
-        (Asha(num_trials=4, min_passes=4, reduction=2), fails(0, until=4), False),
-        (Asha(num_trials=4, min_passes=4, reduction=2), fails(0), True),
+        (Asha(num_trials=4, min_steps=4, reduction=2), fails(0, until=4), False),
+        (Asha(num_trials=4, min_steps=4, reduction=2), fails(0), True),
     ],
 )
 def test_what_an_algorithm_has_gone_on_from_stays(
@@ -112,4 +112,4 @@ def test_it_goes_on_from_its_last_checkpoint_and_a_hang_is_forgiven(
     assert record.end.outcome == "finished"
     assert sorted(record.rows) == [2, 4, 6, 8]
     log = (folder / "trials" / str(trial) / "log" / "log.txt").read_text()
-    assert "from 2 to 8 passes" in log
+    assert "from 2 to 8 steps" in log

@@ -40,9 +40,9 @@ def test_selection_on_test_data_is_refused(null_search, null_arm) -> None:
 
 def test_unequal_budgets_need_a_reason(null_search, null_arm) -> None:
     with pytest.raises(ValueError, match=r"`a` spends 8; make them equal, or say why"):
-        null_search(null_arm("a"), passes=10)
+        null_search(null_arm("a"), steps=10)
     noted = null_arm("a", budget_note="the point of the search")
-    assert null_search(noted, passes=10).arms[0].budget_note
+    assert null_search(noted, steps=10).arms[0].budget_note
 
 
 def test_arms_that_cannot_be_meant_are_refused(null_search, null_arm) -> None:
@@ -74,8 +74,8 @@ def test_a_space_must_fit_the_config(null_arm) -> None:
 
 def test_rungs_and_rounds_are_whole_intervals(null_arm) -> None:
     for kind in (Asha, SuccessiveHalving, Hyperband):
-        with pytest.raises(ValueError, match=r"min_passes % interval == 0"):
-            null_arm("a", algorithm=kind(num_trials=3, min_passes=3))
+        with pytest.raises(ValueError, match=r"min_steps % interval == 0"):
+            null_arm("a", algorithm=kind(num_trials=3, min_steps=3))
     with pytest.raises(ValueError, match=r"whole number of intervals"):
         null_arm("a", algorithm=Pbt(population=4, num_rounds=3))
 

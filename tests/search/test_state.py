@@ -67,7 +67,7 @@ def facts(record: TrialRecord) -> dict[str, Any]:
 def slow_facts(own: list[Event]) -> dict[str, Any]:
     """The same from all events of a trial that were news, oldest first."""
     rows = {event.step: event for event in own if isinstance(event, Row)}
-    starts = {event.passes: event for event in own if isinstance(event, TrialStarted)}
+    starts = {event.steps: event for event in own if isinstance(event, TrialStarted)}
     latest = {name: value for step in sorted(rows) for name, value in rows[step].metrics.items()}
     end, failed = None, {}
     for number, event in enumerate(own):
@@ -76,10 +76,10 @@ def slow_facts(own: list[Event]) -> dict[str, Any]:
         elif isinstance(event, TrialVoided):
             end = TrialEnded(event.trial, "stopped", event.time, event.message)
         elif isinstance(event, _RoundFailed):
-            failed[event.passes] = event.message
+            failed[event.steps] = event.message
         elif isinstance(event, TrialRetried):
             end, newest = None, max(failed, default=-1)
-            before = [one.passes for one in own[:number] if isinstance(one, TrialStarted)]
+            before = [one.steps for one in own[:number] if isinstance(one, TrialStarted)]
             if newest >= max(before, default=0):
                 failed.pop(newest, None)
     queued = next((event.time for event in own if isinstance(event, TrialStarted)), None)
@@ -91,9 +91,9 @@ def slow_facts(own: list[Event]) -> dict[str, Any]:
         "last": rows[max(rows)] if rows else None,
         "latest": latest,
         "failed_rounds": failed,
-        "told": {event.passes for event in own if isinstance(event, ResultTold)},
+        "told": {event.steps for event in own if isinstance(event, ResultTold)},
         "end": end,
-        "configs": [starts[passes].config for passes in sorted(starts)],
+        "configs": [starts[steps].config for steps in sorted(starts)],
     }
 
 
@@ -141,8 +141,8 @@ def applied(*events: Event) -> tuple[list[bool], TrialRecord]:
     return [state.apply(event) for event in events], state.trials[A]
 
 
-def start(passes: int, lr: float, donor: str | None = None) -> TrialStarted:
-    return TrialStarted(A, {"lr": lr}, 1.0, passes, donor)
+def start(steps: int, lr: float, donor: str | None = None) -> TrialStarted:
+    return TrialStarted(A, {"lr": lr}, 1.0, steps, donor)
 
 
 def test_the_same_twice_is_no_news() -> None:

@@ -20,7 +20,7 @@ from tuneparts.search.spec import Search
 def search(null_search, null_arm) -> Search:
     return null_search(
         null_arm("random", algorithm=RandomSearch(num_trials=5)),
-        null_arm("asha", algorithm=Asha(num_trials=6, min_passes=2, reduction=2)),
+        null_arm("asha", algorithm=Asha(num_trials=6, min_steps=2, reduction=2)),
         null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)),
         null_arm("broken", config={"fault": "raise"}),
         null_arm("again", follows="random"),
@@ -58,7 +58,7 @@ def test_a_net_can_be_had_from_what_is_kept_and_the_others_say_why_not(search, t
         if str(trial) in kept:
             last = record.last.step
             storage = str(tmp_path / "trials")
-            assert restore_learner(search, storage, trial, record.config).passes == last
+            assert restore_learner(search, storage, trial, record.config).steps == last
     lost = next(trial for trial in trials if str(trial) not in kept)
     with pytest.raises(DataMissingError, match="all do with `keep_checkpoints=True`"):
         restore_learner(search, str(tmp_path / "trials"), lost, trials[lost].config)
@@ -100,7 +100,7 @@ def test_a_donor_is_kept_until_it_has_been_copied(null_search, null_arm, tmp_pat
 
 
 def finish(plan: Plan, segment) -> None:
-    row = {"val/accuracy": segment.config["x"], "cost/passes": segment.until}
+    row = {"val/accuracy": segment.config["x"], "cost/steps": segment.until}
     plan.report(segment, [row])
     plan.complete(segment, finished=segment.until == 8)
     plan.journal.sync()
@@ -112,7 +112,7 @@ def test_ends_are_on_the_disk_before_states_are_removed(null_search, null_arm, t
     was_synced = []
     plan = Plan(search, journal, forget=lambda _: was_synced.append(journal.is_synced))
     while (segment := plan.next()) is not None:
-        plan.report(segment, [{"val/accuracy": segment.config["x"], "cost/passes": 8}])
+        plan.report(segment, [{"val/accuracy": segment.config["x"], "cost/steps": 8}])
         plan.complete(segment, finished=True)
     assert was_synced == [True] * 5
     journal.close()

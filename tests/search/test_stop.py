@@ -224,7 +224,7 @@ def test_limits_belong_to_the_digest(null_search, null_arm) -> None:
 
 
 def test_a_target_needs_trials_that_do_not_depend_on_later_ones(null_search, null_arm) -> None:
-    halving = null_arm("halving", algorithm=SuccessiveHalving(num_trials=4, min_passes=2))
+    halving = null_arm("halving", algorithm=SuccessiveHalving(num_trials=4, min_steps=2))
     with pytest.raises(ValueError, match=r"`stop.target` = 0.9: .* those of `halving`"):
         null_search(halving, stop=Stop(target=0.9))
     assert null_search(halving, stop=Stop(hours=1)).stop == Stop(hours=1)
@@ -234,7 +234,7 @@ def test_segments_of_a_stopped_replicate_are_ignored(null_search, null_arm, tmp_
     arm = null_arm("a", algorithm=RandomSearch(num_trials=4))
     plan = Plan(null_search(arm, stop=Stop(target=0.1)), Journal(tmp_path / "journal.jsonl"))
     first, second = plan.next(), plan.next()
-    scored = {"val/accuracy": 0.5, "cost/passes": 8.0}
+    scored = {"val/accuracy": 0.5, "cost/steps": 8.0}
     plan.started(first)
     plan.started(second)
     plan.report(first, [scored])

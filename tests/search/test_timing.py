@@ -25,13 +25,13 @@ def run_until(search: Search, path: Path, order: int, most: int | None = None) -
 
 def told(path: Path) -> list[tuple[str, int]]:
     events = Journal(path).events
-    return [(str(e.trial), e.passes) for e in events if isinstance(e, ResultTold)]
+    return [(str(e.trial), e.steps) for e in events if isinstance(e, ResultTold)]
 
 
 @pytest.fixture
 def searches(null_search, null_arm) -> Any:
     def make(timing: str) -> Search:
-        asha = Asha(num_trials=24, min_passes=2, reduction=2, timing=timing)
+        asha = Asha(num_trials=24, min_steps=2, reduction=2, timing=timing)
         return null_search(null_arm("asha", algorithm=asha))
 
     return make
@@ -81,7 +81,7 @@ def test_trials_that_go_on_run_before_those_that_wait_for_their_first_turn(
     plan = Plan(searches("free"), Journal(tmp_path / "journal.jsonl"))
     first = plan.next()
     assert first is not None
-    plan.report(first, [{"val/accuracy": 0.5, "cost/passes": 2.0}])
+    plan.report(first, [{"val/accuracy": 0.5, "cost/steps": 2.0}])
     plan.complete(first, finished=False)
     again = plan.next()
     assert (again.trial, again.start) == (first.trial, 2)

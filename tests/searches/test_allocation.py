@@ -5,7 +5,7 @@ import torch
 
 from tuneparts.methods.superweights._allocation import least_weights, make_plan
 from tuneparts.methods.superweights._clusters import depth_bins, layers_of, merge_to_fit
-from tuneparts.methods.superweights.config import SuperweightsConfig
+from tuneparts.methods.superweights.config import SuperWeights
 from tuneparts.search.load import load
 from tuneparts.search.spec import Scale, Search
 
@@ -32,7 +32,7 @@ def search(name: str, scale: Scale) -> Search:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_budget_holds_the_first_clusters(name: str, scale: Scale) -> None:
     configs = [arm.config for arm in search(name, scale).arms]
-    shared = [config for config in configs if isinstance(config, SuperweightsConfig)]
+    shared = [config for config in configs if isinstance(config, SuperWeights)]
     assert shared
     seen = set()
     for config in shared:
@@ -61,10 +61,10 @@ def test_the_budget_holds_the_first_clusters(name: str, scale: Scale) -> None:
 
 
 @pytest.mark.parametrize("name", CIFAR)
-def test_published_epochs_are_whole_numbers_of_passes(name: str) -> None:
+def test_published_epochs_are_whole_numbers_of_steps(name: str) -> None:
     epoch = 50_000 // 128
     for arm in search(name, Scale.PAPER).arms:
-        if isinstance(arm.config, SuperweightsConfig):
+        if isinstance(arm.config, SuperWeights):
             times = arm.config.timetable
             assert times.finish - times.compare_uses + times.train - times.compare_layers == (
                 200 * epoch

@@ -7,7 +7,7 @@ import pytest
 
 from studies import reach
 from studies.comparison import Comparison, Trials, space
-from tuneparts.models import DigitsCnn
+from tuneparts.nets import DigitsCnn
 from tuneparts.search.load import load
 from tuneparts.search.spec import Scale
 
@@ -22,19 +22,19 @@ NAMES = (
 
 @pytest.fixture(scope="module")
 def comparison():
-    shared = {"passes": 400, "interval": 40, "net": DigitsCnn(), "batch_size": 20}
+    shared = {"steps": 400, "interval": 40, "net": DigitsCnn(), "batch_size": 20}
     shared["optimiser"] = {"lr": 0.01}
     return Comparison(shared=shared, samples={"samples": 2, "eval_samples": 4})
 
 
 @pytest.mark.parametrize("scale", list(Scale))
 @pytest.mark.parametrize("name", NAMES)
-def test_every_arm_has_the_same_net_batches_and_passes(name, scale):
+def test_every_arm_has_the_same_net_batches_and_steps(name, scale):
     search = load(name, scale=scale)
     assert search.name == name
     assert len({arm.config.net for arm in search.arms}) == 1
     assert len({arm.config.batch_size for arm in search.arms}) == 1
-    assert {arm.config.passes for arm in search.arms} == {search.passes}
+    assert {arm.config.steps for arm in search.arms} == {search.steps}
     assert not any(arm.budget_note for arm in search.arms)
 
 

@@ -25,11 +25,11 @@ def test_arms_differ_in_hypers_and_division_only(name: str, scale: Scale) -> Non
     for field in (*SHARED, "rounds_per_report", "train_on"):
         assert len({str(getattr(arm.config, field)) for arm in search.arms}) == 1, field
     assert search.arm("fedavg").config.hypers.affine is None
-    assert {arm.config.passes for arm in search.arms[1:]} == {search.passes}
+    assert {arm.config.steps for arm in search.arms[1:]} == {search.steps}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_passes_suffice_for_all_rounds_and_not_for_many_more(name: str) -> None:
+def test_steps_suffice_for_all_rounds_and_not_for_many_more(name: str) -> None:
     """At `cpu` scale, with real client sizes and the chunks of several seeds."""
     search = load(name, scale="cpu")
     for arm in (search.arm("federated"), search.arm("fedavg")):
@@ -50,11 +50,11 @@ def test_passes_suffice_for_all_rounds_and_not_for_many_more(name: str) -> None:
                 seed=seed,
             )
             spent = sum(
-                assignment.passes
+                assignment.total
                 for number in range(config.rounds)
                 for assignment in schedule.assignments(number, 10**9)
             )
-            assert 0.9 * config.passes < spent <= config.passes
+            assert 0.9 * config.steps < spent <= config.steps
 
 
 @pytest.mark.parametrize("is_rotated", [True, False])

@@ -30,9 +30,9 @@ def test_every_arm_has_the_same_net_batches_and_pretraining(name: str, scale: Sc
     assert len({arm.resources.model_dump_json() for arm in search.arms}) == 1
     for arm in search.arms:
         if hasattr(arm.config, "pretrain"):
-            assert round(arm.config.pretrain * arm.config.passes) == setting.pretrain, arm.name
+            assert round(arm.config.pretrain * arm.config.steps) == setting.pretrain, arm.name
         else:
-            assert arm.config.passes == setting.passes, arm.name
+            assert arm.config.steps == setting.steps, arm.name
     for figure in search.figures:
         gallery._parse(figure)
 
@@ -43,7 +43,7 @@ def test_the_net_that_is_not_fixed_trains_as_long_and_on_the_same_images(scale: 
     unfixed = arms.pop("float")
     assert unfixed.method == "standard"
     assert {config.augmentation for config in arms.values()} == {unfixed.augmentation}
-    assert {config.passes for config in arms.values()} == {unfixed.passes}
+    assert {config.steps for config in arms.values()} == {unfixed.steps}
     assert {config.optimiser for config in arms.values()} == {unfixed.optimiser}
 
 
@@ -63,8 +63,8 @@ def test_published_nets_start_from_their_weights(scale: Scale) -> None:
 def test_rounds_are_all_reported(scale: Scale) -> None:
     for arm in load("pwfn_rounds", scale=scale).arms:
         config = arm.config
-        rounds = (config.passes - Fixing(scale=scale).pretrain) / (len(config.fractions) - 1)
-        # Smoke has as many passes as rounds, and the short first round takes none.
+        rounds = (config.steps - Fixing(scale=scale).pretrain) / (len(config.fractions) - 1)
+        # Smoke has as many steps as rounds, and the short first round takes none.
         assert config.interval <= max(1, rounds), arm.name
 
 
@@ -72,7 +72,7 @@ def test_rounds_are_all_reported(scale: Scale) -> None:
 def test_fields_and_lengths_reach_the_config(scale: Scale) -> None:
     setting = Fixing(scale=scale, num_reports=5)
     longer = setting.config(rounds=1000, clip=0.25)
-    assert longer.passes == setting.pretrain + 1000
-    assert longer.interval == longer.passes // 5
+    assert longer.steps == setting.pretrain + 1000
+    assert longer.interval == longer.steps // 5
     assert longer.clip == 0.25
-    assert setting.config().passes == setting.unfixed().passes == setting.passes
+    assert setting.config().steps == setting.unfixed().steps == setting.steps

@@ -13,7 +13,7 @@ def test_iterations_follow_from_the_number_of_images(num_train, rotated):
     changes = [f"num_train={num_train}", f"rotated={str(rotated).lower()}", "depth=14"]
     search = load("invariances_cifar", scale="paper", changes=changes)
     iterations = ITERATIONS[num_train] * (2 if rotated else 1)
-    assert search.passes == 2 * iterations
+    assert search.steps == 2 * iterations
     assert (search.data.num_train, search.data.rotated) == (num_train, rotated)
     config = search.arm("partitioned").config
     assert (config.net.depth, config.net.planes, config.batch_size) == (14, 16, 250)
@@ -21,16 +21,16 @@ def test_iterations_follow_from_the_number_of_images(num_train, rotated):
     assert config.optimiser.lr_at(1) == pytest.approx(0.001)
     assert (config.hyper_lr, config.weight_decay_scaling) == (1e-3, "sqrt")
     assert (config.defaults, config.proportions) == ("initial", (0.8, 0.1, 0.1))
-    assert search.arm("none_iterations").config.passes == iterations
+    assert search.arm("none_iterations").config.steps == iterations
 
 
 def test_tiny_images_have_two_chunks_and_norms():
     search = load("invariances_tiny", scale="paper", changes=["num_train=100000"])
     config = search.arm("partitioned").config
-    assert search.passes == 2 * 40_000
+    assert search.steps == 2 * 40_000
     assert (config.proportions, config.net.num_per_stage) == ((0.8, 0.2), 8)
     turned = load("invariances_tiny", scale="paper", changes=["rotated=true"])
-    assert turned.passes == 2 * 120_000
+    assert turned.steps == 2 * 120_000
 
 
 def test_sizes_without_a_schedule_are_refused():
@@ -54,7 +54,7 @@ def test_without_a_last_stage_the_rate_stays_at_its_end_as_long():
     plain, staged = search.arm("validation_20").config, search.arm("validation_20_fast").config
     assert plain.optimiser.lr_at(0.75) == plain.optimiser.lr_at(1.0) == pytest.approx(0.001)
     assert staged.optimiser.lr_at(0.75) > 0.01
-    assert staged.finetune.start(search.passes) == 0.75 * search.passes
+    assert staged.finetune.start(search.steps) == 0.75 * search.steps
     assert search.arm("partitioned").config.weight_decay_scaling == "sqrt"
 
 

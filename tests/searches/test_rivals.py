@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from tuneparts.methods.ensembles._hne import cut
-from tuneparts.methods.ensembles.config import HneConfig, MsdNetConfig
+from tuneparts.methods.ensembles.config import Hne, MsdNetEnsemble
 from tuneparts.methods.superweights._clusters import depth_bins, layers_of
 from tuneparts.methods.superweights._similarity import members_of
 from tuneparts.methods.superweights._ssn import bank_sizes, readings
-from tuneparts.methods.superweights.config import SsnConfig
-from tuneparts.models import MsdNet
+from tuneparts.methods.superweights.config import Ssn
+from tuneparts.nets import MsdNet
 from tuneparts.search.load import load
 from tuneparts.search.spec import Scale
 
@@ -21,21 +21,21 @@ def test_published_sizes_fit(name: str) -> None:
     configs = [arm.config for arm in load(name, scale=Scale.PAPER).arms]
     for config in configs:
         match config:
-            case SsnConfig():
+            case Ssn():
                 assert config.budget is not None
                 assert _ssn_weights(config) <= config.budget
-            case MsdNetConfig():
-                assert config.sizes == MsdNet(exits=16, growth=12)  # counted in tests/models
-            case HneConfig():
+            case MsdNetEnsemble():
+                assert config.sizes == MsdNet(exits=16, growth=12)  # counted in tests/nets
+            case Hne():
                 assert config.num_members == 16
                 net = config.net.build(SHAPE, NUM_CLASSES)
                 starts, flops = cut(net, config.levels + 1, SHAPE)
                 assert len(starts) == len(flops) == 5
     found = {type(config) for config in configs}
-    assert {SsnConfig, HneConfig} <= found
+    assert {Ssn, Hne} <= found
 
 
-def _ssn_weights(config: SsnConfig) -> int:
+def _ssn_weights(config: Ssn) -> int:
     layers = []
     for member, net in enumerate(config.members):
         with torch.device("meta"):

@@ -30,7 +30,7 @@ def test_every_arm_has_the_same_batches_and_resources(name: str, scale: Scale) -
     assert len({arm.config.interval for arm in search.arms}) == 1
     assert len({arm.resources.gpus for arm in search.arms}) == 1
     if scale is not Scale.PAPER:
-        assert {arm.config.passes for arm in search.arms} == {search.passes}
+        assert {arm.config.steps for arm in search.arms} == {search.steps}
         assert len({arm.config.optimiser for arm in search.arms}) == 1
 
 
@@ -45,7 +45,7 @@ def test_paper_scale_is_the_published_one() -> None:
     setting = Sharing(scale=Scale.PAPER, small_lr=0.03)
     fields = setting.training(epochs=10, milestones=(0.5,), cutout=True)
     assert fields["optimiser"]["lr"] == 0.1
-    assert fields["passes"] == 10 * EPOCH == setting.passes(10)
+    assert fields["steps"] == 10 * EPOCH == setting.steps(10)
     assert fields["optimiser"]["milestones"] == (0.5,)
     assert fields["augmentation"].cutout == 16
     assert fields["train_on"] == "all"
@@ -65,7 +65,7 @@ def arms(name: str) -> dict[str, Any]:
 def test_batch_ensemble_and_mimo_train_as_published(name: str) -> None:
     for config in (arms(name)["batch_ensemble"], arms(name)["mimo"]):
         optimiser = config.optimiser
-        assert config.passes == 250 * EPOCH
+        assert config.steps == 250 * EPOCH
         assert [optimiser.lr_at(epoch / 250) for epoch in (0, 1, 100, 200, 225)] == pytest.approx(
             [0, 0.1, 0.02, 0.004, 0.0008]
         )
@@ -105,10 +105,10 @@ def test_membership_is_found_by_both_rules() -> None:
 
 
 def test_smaller_scales_are_short_and_keep_validation_data() -> None:
-    setting = Sharing(scale=Scale.CPU, cpu_passes=200, small_lr=0.03)
+    setting = Sharing(scale=Scale.CPU, cpu_steps=200, small_lr=0.03)
     fields = setting.training(epochs=10, milestones=(0.5,), cutout=True)
     assert fields["optimiser"]["lr"] == 0.03
-    assert (fields["passes"], fields["interval"]) == (200, 50)
+    assert (fields["steps"], fields["interval"]) == (200, 50)
     assert fields["optimiser"]["schedule"] == "cosine"
     assert fields["augmentation"].cutout == 0
     assert fields["train_on"] == "train"

@@ -23,7 +23,7 @@ def test_the_family_is_there() -> None:
 
 @pytest.mark.parametrize("scale", list(Scale))
 @pytest.mark.parametrize("name", NAMES)
-def test_all_arms_tune_for_the_same_passes_and_train_once_under_a_fresh_seed(name, scale) -> None:
+def test_all_arms_tune_for_the_same_steps_and_train_once_under_a_fresh_seed(name, scale) -> None:
     search = load(name, scale=scale)
     most = search.arm("tune_random").cost.expected
     judged = [arm for arm in search.arms if arm.follows is not None]
@@ -55,7 +55,7 @@ def test_the_smallest_task_runs_and_its_bill_holds_the_tuning(tmp_path: Path) ->
     results = Results(made)
     table = results.table.set_index("arm")
     assert table["failed"].sum() == 0
-    assert table["passes_with_leader"]["validation"] == 3 * search.passes
+    assert table["steps_with_leader"]["validation"] == 3 * search.steps
     assert results.answer.startswith("test accuracy of partitioned_best - random is ")
     assert "one replicate says nothing" in results.answer
     best = results.answer.split(". ")[1]

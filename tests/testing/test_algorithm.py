@@ -123,7 +123,7 @@ class Deaf(RandomSearch):
 )
 def test_a_broken_law_is_found(broken: Any, law: str) -> None:
     class Contract(AlgorithmContract):
-        algorithm = broken(num_trials=4, **({"min_passes": 2} if broken is Careless else {}))
+        algorithm = broken(num_trials=4, **({"min_steps": 2} if broken is Careless else {}))
 
     with pytest.raises(AssertionError):
         getattr(Contract(), f"test_{law}")()

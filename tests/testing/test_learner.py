@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.baselines.config import Standard
 from tuneparts.methods.baselines.standard import StandardLearner
 from tuneparts.testing import LearnerContract
 from tuneparts.testing.null import NullConfig
@@ -15,14 +15,14 @@ from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
 
 
-class BrokenConfig(StandardConfig):
+class BrokenConfig(Standard):
     fault: str = ""
 
     def build(self, context: Context) -> Learner:
         return FAULTS.get(self.fault, StandardLearner)(self, context)
 
 
-class Unfound(StandardConfig):
+class Unfound(Standard):
     """Has the name of another method."""
 
     method: Literal["standard"] = "standard"
@@ -37,7 +37,7 @@ class Forgetful(StandardLearner):
 
     def step(self) -> Step:
         step = super().step()
-        return Step(step.passes, {"train/loss": step.losses["train/loss"] + self.noise.draw()})
+        return Step(step.cost, {"train/loss": step.losses["train/loss"] + self.noise.draw()})
 
 
 class Noise:
@@ -61,7 +61,7 @@ class Counting(StandardLearner):
 class Overspending(StandardLearner):
     @property
     def finished(self) -> bool:
-        return self._passes >= self.config.passes + 4
+        return self._steps >= self.config.steps + 4
 
 
 class Endless(StandardLearner):
@@ -151,8 +151,8 @@ class TestStandard(LearnerContract):
         ("Forgetful", "stop_serialise_resume_is_the_uninterrupted_run"),
         ("Forgetful", "no_part_of_a_learner_is_forgotten_by_its_state"),
         ("Counting", "no_part_of_a_learner_is_forgotten_by_its_state"),
-        ("Overspending", "passes_are_counted_and_the_budget_is_kept"),
-        ("Endless", "passes_are_counted_and_the_budget_is_kept"),
+        ("Overspending", "steps_are_counted_and_the_budget_is_kept"),
+        ("Endless", "steps_are_counted_and_the_budget_is_kept"),
         ("Chatty", "only_known_metrics_are_reported_and_test_scores_once"),
         ("Peeking", "only_known_metrics_are_reported_and_test_scores_once"),
         ("Unscored", "only_known_metrics_are_reported_and_test_scores_once"),
@@ -183,4 +183,4 @@ def test_a_config_without_batches_is_shortened_by_the_fields_that_it_has() -> No
     class Contract(LearnerContract):
         config = NullConfig()
 
-    assert Contract().changed(Contract.short).passes == 12
+    assert Contract().changed(Contract.short).steps == 12

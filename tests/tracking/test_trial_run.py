@@ -8,9 +8,9 @@ from tuneparts.tracking._trial_run import ParentRun
 
 def trial(arm: str, seed: int, index: int, score: float, outcome: str = "finished") -> list[Event]:
     one = TrialId(arm, seed, index)
-    metrics = {"val/nll": score, "test/nll": -9.0, "cost/passes": 10.0, "cost/seconds": 2.5}
+    metrics = {"val/nll": score, "test/nll": -9.0, "cost/steps": 10.0, "cost/seconds": 2.5}
     return [
-        Row(one, 5, {"val/nll": 99.0, "cost/passes": 5.0, "cost/seconds": 1.0}, 1.0),
+        Row(one, 5, {"val/nll": 99.0, "cost/steps": 5.0, "cost/seconds": 1.0}, 1.0),
         Row(one, 10, metrics, 2.0),
         TrialEnded(one, outcome, 3.0),  # type: ignore[arg-type]
     ]
@@ -38,7 +38,7 @@ def test_an_arm_has_the_mean_over_seeds_of_its_best_trial() -> None:
         "trials/finished": 5.0,
         "trials/stopped": 1.0,
         "trials/failed": 1.0,
-        "cost/passes": 70.0,
+        "cost/steps": 70.0,
         "cost/seconds": 17.5,
         "arm/random/val/nll": 0.5,
         "arm/asha/val/nll": 0.625,
@@ -51,13 +51,13 @@ def test_points_tell_of_changes_alone_and_count_ended_trials() -> None:
     points = list(folded(*events).points)
     best = [point for point in points if point[0] == "best/val/nll"]
     assert best == [("best/val/nll", 0.5, 3000, 1)]
-    assert [step for name, _, _, step in points if name == "cost/passes"] == [1, 2]
+    assert [step for name, _, _, step in points if name == "cost/steps"] == [1, 2]
 
 
 def test_without_a_metric_there_are_counts_and_costs() -> None:
     failed = TrialEnded(TrialId("a", 0, 1), "failed", 4.0)
     tally = folded(*trial("a", 0, 0, 0.5), failed, tally=ParentRun())
-    assert set(tally.numbers) == {"trials/finished", "trials/failed", "cost/passes", "cost/seconds"}
+    assert set(tally.numbers) == {"trials/finished", "trials/failed", "cost/steps", "cost/seconds"}
 
 
 def test_a_failed_trial_that_is_tried_again_counts_once() -> None:
@@ -66,12 +66,12 @@ def test_a_failed_trial_that_is_tried_again_counts_once() -> None:
     events += [TrialRetried(TrialId("random", 0, 0), 4.0)]
     tally = folded(*events)
     assert ("trials/failed", 0.0, 4000, 1) in tally.points
-    assert tally.numbers["cost/passes"] == 0.0
+    assert tally.numbers["cost/steps"] == 0.0
     events += [TrialEnded(TrialId("random", 0, 0), "finished", 5.0)]
     assert folded(*events).numbers == {
         "trials/failed": 0.0,
         "trials/finished": 1.0,
-        "cost/passes": 10.0,
+        "cost/steps": 10.0,
         "cost/seconds": 2.5,
         "arm/random/val/nll": 0.5,
         "best/val/nll": 0.5,
@@ -84,11 +84,11 @@ def test_a_voided_trial_counts_as_stopped_and_its_cost_stays() -> None:
     assert folded(*events, void).numbers == {
         "trials/finished": 1.0,
         "trials/stopped": 1.0,
-        "cost/passes": 20.0,
+        "cost/steps": 20.0,
         "cost/seconds": 5.0,
         "arm/random/val/nll": 0.5,
         "best/val/nll": 0.5,
     }
     again = [TrialRetried(TrialId("a", 0, 0), 4.0), TrialVoided(TrialId("a", 0, 0), 5.0, "why")]
     found = folded(*trial("a", 0, 0, 0.5, "failed"), *again).numbers
-    assert (found["trials/failed"], found["trials/stopped"], found["cost/passes"]) == (0, 1, 10)
+    assert (found["trials/failed"], found["trials/stopped"], found["cost/steps"]) == (0, 1, 10)

@@ -15,7 +15,7 @@ from tuneparts.data.target import Binary, OwnLoss, Target, Values
 from tuneparts.data.task import Examples, Task
 from tuneparts.methods import catalog, pwfn, superweights
 from tuneparts.methods import partitioned as partition
-from tuneparts.training.config import MethodConfig
+from tuneparts.training.config import Method
 from tuneparts.training.learner import Context
 
 CLASSES_ONLY = {"hne", "laplace", "last_layer", "posthoc_laplace", "universally_slimmable"}
@@ -47,12 +47,12 @@ def task(kind: str) -> Task:
     return Task("shades", *parts, num_classes=0, mean=(0.4,), std=(0.3,), target=target)
 
 
-def build(config: MethodConfig, aim: Task) -> Any:
+def build(config: Method, aim: Task) -> Any:
     return config.build(Context(task=aim, seed=0, device=torch.device("cpu")))
 
 
-def tiny(method: str, **changes: Any) -> MethodConfig:
-    sizes = {"passes": 6, "interval": 3, "batch_size": 5}
+def tiny(method: str, **changes: Any) -> Method:
+    sizes = {"steps": 6, "interval": 3, "batch_size": 5}
     return catalog.config_class(method)().replaced({**sizes, **changes})
 
 
@@ -190,33 +190,33 @@ class TestCalls:
         return nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, num_outputs))
 
     def test_partitioned_training_learns_values(self) -> None:
-        fields: dict[str, Any] = {"passes": 60, "interval": 20, "batch_size": 10}
+        fields: dict[str, Any] = {"steps": 60, "interval": 20, "batch_size": 10}
         found = partition.fit(self.net(), self.x, self.y, target="values", **fields)
         assert found.predict(self.x).shape == (60, 2)
         assert found.history[-1]["train/loss"] < found.history[0]["train/loss"]
 
     def test_members_are_averaged(self) -> None:
         found = superweights.fit(
-            [self.net(), self.net()], self.x, self.y, target="values", passes=20, batch_size=10
+            [self.net(), self.net()], self.x, self.y, target="values", steps=20, batch_size=10
         )
         mean = torch.stack([net(self.x) for net in found.members]).mean(dim=0)
         torch.testing.assert_close(found.predict(self.x), mean.detach())
 
     def test_compression_is_scored_by_the_target(self) -> None:
         small = pwfn.compress(
-            self.net(1), (self.x, self.y[:, 0] > 0), target="binary", passes=20, batch_size=10
+            self.net(1), (self.x, self.y[:, 0] > 0), target="binary", steps=20, batch_size=10
         )
         assert set(small.after) == {"accuracy", "nll", "ece", "brier", "auc"}
 
     def test_a_net_of_another_width_is_refused_and_not_broadcast(self) -> None:
         with pytest.raises(ConfigError, match="has 2 for 1 labels"):
-            partition.fit(self.net(), self.x, self.y[:, 0], target="values", passes=4)
+            partition.fit(self.net(), self.x, self.y[:, 0], target="values", steps=4)
         with pytest.raises(ConfigError, match="one label"):
-            partition.fit(self.net(), self.x, self.y, passes=4)
+            partition.fit(self.net(), self.x, self.y, steps=4)
 
     def test_tokens_reach_the_net_as_they_are(self) -> None:
         tokens = torch.randint(9, (60, 5), generator=torch.Generator().manual_seed(0))
         small = pwfn.compress(
-            embedded((5,), 3), (tokens, tokens[:, 0] % 3), passes=12, batch_size=10
+            embedded((5,), 3), (tokens, tokens[:, 0] % 3), steps=12, batch_size=10
         )
         assert small.covered == 1  # the embedding as well

@@ -8,7 +8,7 @@ from tuneparts.core.errors import CheckpointError
 from tuneparts.training import checkpoint
 
 STATE = {
-    "passes": 3,
+    "steps": 3,
     "net": {"w": torch.randn(4, 5, dtype=torch.float64), "b": torch.arange(3)},
     "generator": torch.Generator().get_state(),
     "names": ["a", "b"],

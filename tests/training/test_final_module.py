@@ -41,7 +41,7 @@ def toy() -> Task:
 
 def trained(method: str, task: Task, **changes: Any) -> tuple[Any, Any, dict[str, float]]:
     """A learner that has finished, another that loaded its state, and the last report."""
-    fields = {"passes": 12, "interval": 4, "batch_size": 16, **changes}
+    fields = {"steps": 12, "interval": 4, "batch_size": 16, **changes}
     config = catalog.config_class(method)().replaced(fields)
     context = Context(task=task, seed=0, device=torch.device("cpu"))
     learner = config.build(context)
@@ -87,7 +87,7 @@ def test_it_predicts_what_the_learner_is_scored_by(method: str, toy: Task) -> No
 def test_further_training_does_not_reach_it(method: str, toy: Task) -> None:
     fields = WITH_NORMS.get(method, {"net": BATCH_NORM})
     config = catalog.config_class(method)().replaced(
-        {"passes": 40, "interval": 8, "batch_size": 16, **fields}
+        {"steps": 40, "interval": 8, "batch_size": 16, **fields}
     )
     learner: Any = config.build(Context(task=toy, seed=0, device=torch.device("cpu")))
     learner.advance()

@@ -9,12 +9,12 @@ from tuneparts.data.target import Values
 from tuneparts.data.task import Examples, Task
 from tuneparts.methods import catalog
 from tuneparts.methods.ensembles._deep import DeepEnsembleLearner
-from tuneparts.methods.ensembles.config import DeepEnsembleConfig
-from tuneparts.training.config import MembersConfig
+from tuneparts.methods.ensembles.config import DeepEnsemble
+from tuneparts.training.config import EnsembleMethod
 from tuneparts.training.learner import Context
 
 CPU = torch.device("cpu")
-SIZES = {"passes": 4, "interval": 2, "batch_size": 16, "members": ("digits_cnn", "digits_cnn")}
+SIZES = {"steps": 4, "interval": 2, "batch_size": 16, "members": ("digits_cnn", "digits_cnn")}
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +23,7 @@ def toy() -> Task:
 
 
 def learner(task: Task, **changes: object) -> DeepEnsembleLearner:
-    return DeepEnsembleLearner(
-        DeepEnsembleConfig().replaced({**SIZES, **changes}), Context(task, 0, CPU)
-    )
+    return DeepEnsembleLearner(DeepEnsemble().replaced({**SIZES, **changes}), Context(task, 0, CPU))
 
 
 def test_scores_are_those_of_the_mean_prediction(toy: Task) -> None:
@@ -79,7 +77,7 @@ def test_vectors_cannot_be_augmented() -> None:
 
 
 METHODS = [
-    name for name in catalog.METHODS.known if issubclass(catalog.config_class(name), MembersConfig)
+    name for name in catalog.METHODS.known if issubclass(catalog.config_class(name), EnsembleMethod)
 ]
 
 
@@ -87,10 +85,10 @@ METHODS = [
 def test_every_method_with_members_smooths_labels(name: str, toy: Task) -> None:
     def first_loss(smoothing: float) -> float:
         config = method(name).replaced(
-            {"passes": 8, "interval": 8, "batch_size": 16, "label_smoothing": smoothing}
+            {"steps": 8, "interval": 8, "batch_size": 16, "label_smoothing": smoothing}
         )
         run = config.build(Context(toy, 0, CPU))
-        with run.training_passes.training():
+        with run.forward.training():
             return float(run.step().losses["train/loss"])
 
     assert first_loss(0.5) != first_loss(0.0)
@@ -113,9 +111,9 @@ def test_every_method_with_members_may_leave_norms_undecayed(name: str, toy: Tas
     assert 0.1 in decay.values()
 
 
-def method(name: str) -> MembersConfig:
+def method(name: str) -> EnsembleMethod:
     found = catalog.config_class(name)()
-    assert isinstance(found, MembersConfig)
+    assert isinstance(found, EnsembleMethod)
     return found
 
 
@@ -137,4 +135,4 @@ def test_only_labels_of_classes_are_smoothed() -> None:
 
 def test_a_line_has_two_ends() -> None:
     with pytest.raises(ConfigError, match="two ends"):
-        DeepEnsembleConfig().replaced({"interpolation_points": 1})
+        DeepEnsemble().replaced({"interpolation_points": 1})

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tuneparts.models import (
+from tuneparts.nets import (
     DigitsCnn,
     FixupResNet,
     Mlp,

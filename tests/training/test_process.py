@@ -11,7 +11,7 @@ from torch import nn
 from tuneparts.methods.partitioned import fit as fit_partitioned
 from tuneparts.methods.pwfn import compress
 from tuneparts.methods.superweights import fit as fit_superweights
-from tuneparts.models import ResNet18
+from tuneparts.nets import ResNet18
 from tuneparts.training.process import SMALL, keep_freed_memory, threads_for
 
 FILL_OFTEN = """
@@ -122,11 +122,11 @@ def test_the_one_call_tools_train_small_nets_on_one_thread(tool: str) -> None:
     x, y = torch.randn(40, 4), torch.arange(40) % 2
     Watching.seen.clear()
     if tool == "partition":
-        fit_partitioned(small(), x, y, form="published", passes=8, batch_size=8)
+        fit_partitioned(small(), x, y, form="published", steps=8, batch_size=8)
     elif tool == "superweights":
-        fit_superweights(small, x, y, members=2, budget=60, passes=8, batch_size=8)
+        fit_superweights(small, x, y, members=2, budget=60, steps=8, batch_size=8)
     else:
-        compress(small(), (x, y), passes=12, batch_size=8)
+        compress(small(), (x, y), steps=12, batch_size=8)
     assert Watching.seen.count(1) >= 8  # a dry pass before may have seen what the caller set
     assert Watching.seen[-1] == 1
     assert torch.get_num_threads() == 3

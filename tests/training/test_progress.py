@@ -16,15 +16,15 @@ from tuneparts.training.progress import run_through
 
 @pytest.fixture
 def learner() -> Learner:
-    config = NullConfig(passes=6, interval=2)
+    config = NullConfig(steps=6, interval=2)
     return config.build(Context(task=NO_DATA, seed=0, device=torch.device("cpu")))
 
 
 def shown(learner: Learner, *, is_terminal: bool, **options: object) -> str:
     text = io.StringIO()
     console = Console(file=text, force_terminal=is_terminal, force_jupyter=False, width=100)
-    rows = run_through(learner, what="fit", passes=6, console=console, **options)
-    assert [row["cost/passes"] for row in rows] == [2, 4, 6]
+    rows = run_through(learner, what="fit", steps=6, console=console, **options)
+    assert [row["cost/steps"] for row in rows] == [2, 4, 6]
     assert learner.finished
     return text.getvalue()
 
@@ -64,7 +64,7 @@ def test_a_notebook_shows_a_bar_without_widgets(learner, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
     monkeypatch.setitem(sys.modules, "IPython.display", Display("IPython.display"))
     console = Console(file=io.StringIO(), force_jupyter=True, width=100)
-    run_through(learner, what="fit", passes=6, console=console)
+    run_through(learner, what="fit", steps=6, console=console)
     assert '<progress max="6" value="2">' in seen[2]
-    assert "6 of 6 passes" in seen[-2]
+    assert "6 of 6 steps" in seen[-2]
     assert seen[-1] == ""  # gone at the end

@@ -9,16 +9,16 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
 from tuneparts.methods import catalog
-from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.baselines.config import Standard
 from tuneparts.methods.catalog import METHODS
 from tuneparts.search import load
 from tuneparts.testing.learner import LearnerContract, history
 from tuneparts.testing.null import NullConfig
 from tuneparts.training import checkpoint
-from tuneparts.training.config import MethodConfig, Runtime
+from tuneparts.training.config import Method, Runtime
+from tuneparts.training.forward import Forward, run
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import Step
-from tuneparts.training.passes import Passes, run
 
 BF16 = {"runtime.precision": "bf16"}
 SHORT = dict(LearnerContract.short)
@@ -34,11 +34,11 @@ def task() -> Task:
     return DataConfig(name="stripes", num_train=96, num_val=32, num_test=32).load()
 
 
-def _config(method: str, changes: dict[str, object]) -> MethodConfig:
+def _config(method: str, changes: dict[str, object]) -> Method:
     return catalog.config_class(method)().replaced(changes)
 
 
-def _start(config: MethodConfig, task: Task) -> Learner:
+def _start(config: Method, task: Task) -> Learner:
     return config.build(Context(task=task, seed=0, device=torch.device("cpu")))
 
 
@@ -81,7 +81,7 @@ def test_hyper_steps_and_outputs_are_in_float32() -> None:
         seen.append(nn.functional.linear(x, torch.ones(2, 3)).dtype)
         return nn.functional.linear(x, torch.ones(2, 3))
 
-    with Passes(Runtime(precision="bf16"), torch.device("cpu")).training():
+    with Forward(Runtime(precision="bf16"), torch.device("cpu")).training():
         outputs = run(net, torch.ones(4, 3)), run(net, torch.ones(4, 3), exactly=True)
     run(net, torch.ones(4, 3))
     assert seen == [torch.bfloat16, torch.float32, torch.float32]
@@ -91,7 +91,7 @@ def test_hyper_steps_and_outputs_are_in_float32() -> None:
 @pytest.mark.parametrize("is_last", [True, False])
 def test_images_come_in_the_layout_that_was_asked_for(task: Task, is_last: bool) -> None:
     fields = {**SHORT, "net": {"name": "digits_cnn"}, "runtime": Runtime(channels_last=is_last)}
-    learner = _start(StandardConfig(**fields), task)
+    learner = _start(Standard(**fields), task)
     seen = set()
     layer = next(m for m in learner.net.modules() if isinstance(m, nn.Conv2d) and m.in_channels > 1)
     layer.register_forward_pre_hook(
@@ -102,7 +102,7 @@ def test_images_come_in_the_layout_that_was_asked_for(task: Task, is_last: bool)
 
 
 def test_deterministic_kernels_are_asked_for_inside_steps_only(task: Task) -> None:
-    learner = _start(StandardConfig(**SHORT, runtime=Runtime(deterministic=True)), task)
+    learner = _start(Standard(**SHORT, runtime=Runtime(deterministic=True)), task)
     seen = []
     step = learner.step  # type: ignore[attr-defined]
 
@@ -125,7 +125,7 @@ def test_a_kernel_that_cannot_repeat_itself_is_named() -> None:
 
 
 def test_a_method_that_never_asks_is_refused(task: Task) -> None:
-    learner = _start(StandardConfig(**SHORT, runtime=Runtime(precision="bf16")), task)
+    learner = _start(Standard(**SHORT, runtime=Runtime(precision="bf16")), task)
     learner.step = lambda: Step(1, {"train/loss": torch.ones(())})  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="had no effect"):
         learner.advance()
@@ -143,7 +143,7 @@ def test_compile_is_for_nets_that_train_as_they_are() -> None:
 
 @pytest.mark.slow
 def test_a_compiled_net_learns_the_same(task: Task) -> None:
-    config = StandardConfig(**SHORT, net="mlp")
+    config = Standard(**SHORT, net="mlp")
     plain = [row["train/loss"] for row in history(_start(config, task))]
     compiled = config.replaced({"runtime.compile": True})
     learner = _start(compiled, task)

@@ -12,16 +12,16 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.data._variants import SEVERITIES, CorruptedTest
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
-from tuneparts.methods.baselines.config import StandardConfig
-from tuneparts.methods.ensembles.config import DeepEnsembleConfig
+from tuneparts.methods.baselines.config import Standard
+from tuneparts.methods.ensembles.config import DeepEnsemble
 from tuneparts.search import data_record
-from tuneparts.training.config import MethodConfig
+from tuneparts.training.config import Method
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import LoopLearner
 from tuneparts.training.pack import Pack
 
 KINDS = ("fog", "snow")
-SIZES = {"passes": 4, "interval": 2, "batch_size": 16}
+SIZES = {"steps": 4, "interval": 2, "batch_size": 16}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
     return replace(plain, corrupted=found)
 
 
-def rows(config: MethodConfig, task: Task) -> tuple[Learner, list[dict[str, float]]]:
+def rows(config: Method, task: Task) -> tuple[Learner, list[dict[str, float]]]:
     run = config.build(Context(task, 0, torch.device("cpu")))
     found = []
     while not run.finished:
@@ -47,8 +47,8 @@ def rows(config: MethodConfig, task: Task) -> tuple[Learner, list[dict[str, floa
 
 
 CONFIGS = {
-    "net": StandardConfig(**SIZES, net="mlp"),
-    "ensemble": DeepEnsembleConfig(**SIZES, members=("mlp", "digits_cnn")),
+    "net": Standard(**SIZES, net="mlp"),
+    "ensemble": DeepEnsemble(**SIZES, members=("mlp", "digits_cnn")),
 }
 
 
@@ -91,7 +91,7 @@ def test_a_method_that_keeps_no_net_is_refused_before_it_trains(task: Task) -> N
         step = evaluate = None  # type: ignore[assignment]
 
     with pytest.raises(ConfigError, match="Leave the data's `corrupted` out"):
-        Nothing(MethodConfig(), Context(task, 0, torch.device("cpu")))
+        Nothing(Method(), Context(task, 0, torch.device("cpu")))
 
 
 def test_the_record_of_a_run_has_the_images_where_there_are_some(

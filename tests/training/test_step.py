@@ -5,8 +5,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tuneparts.data.target import Classes
-from tuneparts.hypers import HypersConfig
-from tuneparts.hypers.hypers import Hypers
+from tuneparts.hypers import Hypers
+from tuneparts.hypers.hypers import HyperModule
 from tuneparts.training.step import gradient_step, gradients, loss_on, recalibrate
 
 
@@ -19,8 +19,8 @@ def net_and_batch() -> tuple[nn.Linear, tuple[Tensor, Tensor]]:
     return net, (torch.randn(5, 3, generator=generator), torch.tensor([0, 1, 1, 0, 1]))
 
 
-def plain(net: nn.Module) -> Hypers:
-    return HypersConfig().build(learnable=False, net=net, in_shape=(3,))
+def plain(net: nn.Module) -> HyperModule:
+    return Hypers().build(learnable=False, net=net, in_shape=(3,))
 
 
 def test_a_step_is_zero_grad_backward_and_step() -> None:

@@ -251,7 +251,7 @@ def status(
     per_pass = _estimate.seconds_per_arm(search, console)
     plans = {plan["arm"]: plan for plan in _estimate.plan_rows(search, per_pass)}
     work = {name: plan["hours"] * 3600 for name, plan in plans.items()}
-    longest = {arm.name: per_pass[arm.name] * arm.config.passes for arm in search.arms}
+    longest = {arm.name: per_pass[arm.name] * arm.config.steps for arm in search.arms}
     at_once = {n: min(slots(needs[n], nodes), plan["trials"]) for n, plan in plans.items()}
     use = [
         {
@@ -264,7 +264,7 @@ def status(
         for name, plan in plans.items()
     ]
     seconds = wall_seconds(work, longest, at_once)
-    hint = f"about {clock(seconds)} on an idle cluster, from a few passes of each arm on one CPU "
+    hint = f"about {clock(seconds)} on an idle cluster, from a few steps of each arm on one CPU "
     hint += "of this machine; a GPU is faster by a factor that this cannot know"
     numbers, prose = ["trials", "at once", "one after the other"], ["a trial takes"]
     put(form, "arms", use, hint, numbers=numbers, prose=prose, nodes=rows, seconds=seconds)

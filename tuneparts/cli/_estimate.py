@@ -1,4 +1,4 @@
-"""What a search will cost, from a few passes of each arm on this machine."""
+"""What a search will cost, from a few steps of each arm on this machine."""
 
 import time
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from rich.console import Console
 
 from tuneparts.cli._output import Form, write
 from tuneparts.core.errors import DataMissingError
-from tuneparts.core.glossary import PASS_IN_SHORT
+from tuneparts.core.glossary import STEP_IN_SHORT
 from tuneparts.core.provenance import usable_cpus
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.results.rendering import Table, show
@@ -16,7 +16,7 @@ from tuneparts.search.spec import Search
 
 
 def seconds_per_arm(search: Search, console: Console) -> dict[str, float]:
-    """Seconds of one pass of each arm, evaluation included in proportion.
+    """Seconds of one step of each arm, evaluation included in proportion.
 
     Two short intervals and one longer one separate training from evaluation. On a CPU it is CPU
     time, so that what else runs here does not count.
@@ -28,7 +28,7 @@ def seconds_per_arm(search: Search, console: Console) -> dict[str, float]:
 
     torch.set_num_threads(1)
     found, short, long = {}, 2, 6
-    with console.status("measuring a few passes of each arm"):
+    with console.status("measuring a few steps of each arm"):
         task = search.load_data()
         for arm in search.arms:
             device = available_device(arm.resources.gpus)
@@ -37,7 +37,7 @@ def seconds_per_arm(search: Search, console: Console) -> dict[str, float]:
             config, _ = arm.config_at(values).measurable()
             times = []
             for length in (short, short, long):  # the first one warms up
-                budget = {"interval": length, "passes": max(length * 100, config.passes)}
+                budget = {"interval": length, "steps": max(length * 100, config.steps)}
                 context = Context(task=task, seed=0, device=device)
                 learner: Any = config.replaced(budget).build(context)
                 trained = Pack({0: learner}, arm.packed) if arm.packed > 1 else learner
@@ -51,7 +51,7 @@ def seconds_per_arm(search: Search, console: Console) -> dict[str, float]:
 
 
 def print_plan(search: Search, console: Console, form: Form = Form.TABLE) -> None:
-    """Trials, passes and resources of each arm, and the time where the data is there."""
+    """Trials, steps and resources of each arm, and the time where the data is there."""
     try:
         costs, why_not = seconds_per_arm(search, console), ""
     except DataMissingError as error:
@@ -64,33 +64,33 @@ def print_plan(search: Search, console: Console, form: Form = Form.TABLE) -> Non
     cells = []
     for row in rows:
         needs = f"{row['cpus']:g} CPU" + (f", {row['gpus']:g} GPU" if row["gpus"] else "")
-        counts = [row["trials"], f"{row['passes']:,}", f"{row['at most']:,}"]
+        counts = [row["trials"], f"{row['steps']:,}", f"{row['at most']:,}"]
         names = [row["arm"], row["method"], row["algorithm"], ",".join(map(str, row["seeds"]))]
         cells.append([*names, *counts, needs, f"{row.get('hours', 0):.3f}"])
-    headers = ["arm", "method", "algorithm", "seeds", "trials", "passes", "at most", "needs"]
+    headers = ["arm", "method", "algorithm", "seeds", "trials", "steps", "at most", "needs"]
     headers += ["hours (1 CPU)"] if costs else []
     notes = [
-        "Passes of all trials, as expected and at most where trials are stopped early; "
-        f"{PASS_IN_SHORT}."
+        "Steps of all trials, as expected and at most where trials are stopped early; "
+        f"{STEP_IN_SHORT}."
     ]
     notes += [] if search.stop is None else ["Rules of `stop` may end it before."]
-    numbers = ["trials", "passes", "at most", "hours (1 CPU)"]
+    numbers = ["trials", "steps", "at most", "hours (1 CPU)"]
     show(console, Table.of_rows(headers, cells, numbers=numbers, notes=notes))
     if costs is None:
         console.print(f"no time is given: {why_not}")
         return
-    spared = spared_passes(search)
+    spared = spared_steps(search)
     total = sum(row["hours"] * 60 for row in rows)
     most = sum(costs[r["arm"]] * (r["at most"] - spared[r["arm"]]) / 60 for r in rows)
     console.print(
         f"about {total:,.1f} minutes on one CPU, {total / usable_cpus():,.1f} on this machine, "
-        f"from a few passes of each arm; at that speed at most {most:,.1f} and "
+        f"from a few steps of each arm; at that speed at most {most:,.1f} and "
         f"{most / usable_cpus():,.1f}"
     )
 
 
-def spared_passes(search: Search) -> dict[str, int]:
-    """Passes of each arm's trials that another trial of the seed makes for them."""
+def spared_steps(search: Search) -> dict[str, int]:
+    """Steps of each arm's trials that another trial of the seed makes for them."""
     found, begun = {}, set()
     for arm in search.arms:
         _, shared = arm.config.measurable()
@@ -101,27 +101,27 @@ def spared_passes(search: Search) -> dict[str, int]:
 
 
 def plan_rows(search: Search, costs: Mapping[str, float] | None) -> list[dict[str, Any]]:
-    """What each arm will take, with the time if the seconds of a pass of each arm are given.
+    """What each arm will take, with the time if the seconds of a step of each arm are given.
 
-    Passes are those of all its trials; what is tried again from a checkpoint is not counted twice.
+    Steps are those of all its trials; what is tried again from a checkpoint is not counted twice.
     """
     rows: list[dict[str, Any]] = []
-    spared = spared_passes(search)
+    spared = spared_steps(search)
     for arm in search.arms:
         seeds = search.seeds_of(arm)
-        passes = len(seeds) * arm.cost.expected
+        steps = len(seeds) * arm.cost.expected
         row = {
             "arm": arm.name,
             "method": arm.config.model_dump()["method"],
             "algorithm": arm.algorithm.kind + (f" after {arm.follows}" if arm.follows else ""),
             "seeds": list(seeds),
             "trials": arm.trials_per_seed * len(seeds),
-            "passes": passes,
+            "steps": steps,
             "at most": len(seeds) * arm.cost.most,
             "cpus": arm.resources.cpus,
             "gpus": arm.resources.gpus,
         }
         if costs is not None:
-            row["hours"] = costs[arm.name] * (passes - spared[arm.name]) / 3600
+            row["hours"] = costs[arm.name] * (steps - spared[arm.name]) / 3600
         rows.append(row)
     return rows

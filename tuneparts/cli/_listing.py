@@ -22,7 +22,7 @@ from tuneparts.cli._output import Form, put, terminal
 from tuneparts.core import atomic
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.methods import catalog
-from tuneparts.models import NETS, REGISTRY, NetConfig
+from tuneparts.nets import NETS, REGISTRY, NetConfig
 from tuneparts.search import load
 
 app = typer.Typer()
@@ -39,7 +39,7 @@ _DEEPEST = 2
 """Dots of a path below which configs inside are not followed."""
 
 
-@app.command(epilog=_options.words("hyper", "pass"))
+@app.command(epilog=_options.words("hyper", "step"))
 def methods(
     name: _options.SomeMethod = None, as_json: _options.Json = False, as_csv: _options.Csv = False
 ) -> None:
@@ -109,7 +109,7 @@ def searches(
     from tuneparts.cli._estimate import plan_rows
 
     rows = [
-        {key: row[key] for key in ("arm", "method", "algorithm", "trials", "passes")}
+        {key: row[key] for key in ("arm", "method", "algorithm", "trials", "steps")}
         | {"varies": ", ".join(arm.space) or "-"}
         for arm, row in zip(found.arms, plan_rows(found, None), strict=True)
     ]
@@ -120,7 +120,7 @@ def searches(
         console.print(f"data {data or '-'}, selection by {found.metric}, seeds {seeds}")
     facts = {"search": name, "scale": scale, "question": found.question, "data": data}
     hint = "Change a field: --set ARM.FIELD=VALUE. Fields of a method: tuneparts methods METHOD"
-    put(form, "arms", rows, hint, prose=["varies"], numbers=["trials", "passes"], **facts)
+    put(form, "arms", rows, hint, prose=["varies"], numbers=["trials", "steps"], **facts)
 
 
 @app.command()

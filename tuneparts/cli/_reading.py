@@ -101,7 +101,7 @@ def compare(
     at: Annotated[
         str | None,
         typer.Option(
-            help="Compare trials as they stood at a cost, as in weight_steps=1200 or passes=2000, "
+            help="Compare trials as they stood at a cost, as in updates=1200 or steps=2000, "
             "instead of at their end.",
             metavar="COST=COUNT",
         ),
@@ -316,7 +316,7 @@ def verify(
         console.print(f"{count:,} numbers of {len(done)} trials are the same")
         return
     if found and form is Form.TABLE:
-        headers = ["trial", "passes", "metric", "reported", "now"]
+        headers = ["trial", "steps", "metric", "reported", "now"]
         shown = [vars(one).values() for one in found[:_MOST]]
         cells = [[*place, repr(reported), repr(now)] for *place, reported, now in shown]
         notes = [f"{len(found) - _MOST} more differ."] if len(found) > _MOST else []

@@ -30,7 +30,7 @@ PATIENCE = 30.0
 """Seconds that a driver may take to answer."""
 
 
-@app.command(epilog=_options.words("search", "arm", "trial", "replicate", "scale", "pass"))
+@app.command(epilog=_options.words("search", "arm", "trial", "replicate", "scale", "step"))
 def search(
     name: _options.Search,
     scale: _options.Scale = "cpu",

@@ -19,7 +19,7 @@ from tuneparts.search.load import parse_change
 app = typer.Typer()
 
 
-@app.command(epilog=_options.words("hyper", "pass"))
+@app.command(epilog=_options.words("hyper", "step"))
 def fit(
     method: _options.Method,
     data: Annotated[str, typer.Option(help="A set of `tuneparts data`.")] = "digits",
@@ -30,7 +30,7 @@ def fit(
 ) -> None:
     """Train one learner in this process, without Ray or MLflow.
 
-    `--set` takes fields of the method (`--set standard.passes=200`, or `--set passes=200`) and of
+    `--set` takes fields of the method (`--set standard.steps=200`, or `--set steps=200`) and of
     the data (`--set data.rotated=true`).
     """
     form = Form.of(as_json=as_json, as_csv=as_csv)
@@ -52,15 +52,15 @@ def fit(
     console = terminal(form)
     rows = []
     with ExitStack() as around:
-        if hasattr(learner, "net") and hasattr(config, "hypers"):  # one thread for small passes
+        if hasattr(learner, "net") and hasattr(config, "hypers"):  # one thread for small steps
             num = config.batch_size * config.hypers.samples
             around.enter_context(threads_for([learner.net], task.in_shape, num, context.device))
         progress = around.enter_context(Progress(console=console, transient=True))
-        bar = progress.add_task(f"{method} on {data}", total=config.passes)
+        bar = progress.add_task(f"{method} on {data}", total=config.steps)
         while not learner.finished:
-            with context.seeded_globals(learner.passes):
+            with context.seeded_globals(learner.steps):
                 rows.append(dict(learner.advance()))
-            progress.update(bar, completed=learner.passes)
+            progress.update(bar, completed=learner.steps)
     if form is not Form.TABLE:
         write(form, "rows", rows, method=method, data=data, seed=seed)
         return
@@ -85,7 +85,7 @@ def split_changes(changes: Sequence[str], method: str) -> tuple[dict[str, Any], 
     return own, of_data
 
 
-@app.command(epilog=_options.words("arm", "pass"))
+@app.command(epilog=_options.words("arm", "step"))
 def compress(
     source: Annotated[
         str,
@@ -106,14 +106,14 @@ def compress(
 ) -> None:
     """Compress a trained net into a file: few distinct weights, in a NumPy archive.
 
-    `--set` takes fields of `pwfn` (`--set passes=2000`), of the data (`--set data.pool=2`) and, for
+    `--set` takes fields of `pwfn` (`--set steps=2000`), of the data (`--set data.pool=2`) and, for
     a file of weights, of the net that they are of (`--set net=resnet18`). Stopped, the same command
     goes on where it was.
     """
     from tuneparts.data.config import DataConfig
     from tuneparts.methods import pwfn
     from tuneparts.methods.pwfn.codefile import TORCHVISION, torchvision_net
-    from tuneparts.methods.pwfn.config import PwfnConfig
+    from tuneparts.methods.pwfn.config import Pwfn
     from tuneparts.training.learner import available_device
     from tuneparts.training.loop import SupervisedLearner
     from tuneparts.training.process import keep_freed_memory
@@ -143,7 +143,7 @@ def compress(
             net = torchvision_net(source)
         else:
             of_net = {key: own.pop(key) for key in list(own) if key.partition(".")[0] == "net"}
-            net = PwfnConfig().replaced(of_net).net.build(task.in_shape, task.num_outputs)
+            net = Pwfn().replaced(of_net).net.build(task.in_shape, task.num_outputs)
             pwfn.load(source, net)
     keep_freed_memory()
     small = pwfn.compress(net, task, file=out, seed=seed, device=available_device(), **own)

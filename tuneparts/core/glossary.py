@@ -1,7 +1,7 @@
 """The ten words with a sense of their own here, for reports, `--help` and `docs/glossary.md`."""
 
-PASS_IN_SHORT = "a pass is one forward-backward over one batch: one optimiser step, not an epoch"
-"""For captions: stands wherever a number of passes is shown first."""
+STEP_IN_SHORT = "a step is one forward-backward over one batch, not an epoch"
+"""For captions: stands wherever a number of steps is shown first."""
 
 GLOSSARY = {
     "search": "A question with the arms that compete to answer it, written down in one search "
@@ -15,8 +15,8 @@ GLOSSARY = {
     "replicates, and tables call them seeds.",
     "hyper": "A value besides the weights that a method is given or learns, such as the range of "
     "rotations or a dropout rate; short for hyperparameter.",
-    "pass": "One forward-backward over one batch, which is one optimiser step and not an epoch; "
-    "costs are counted in passes because they do not depend on the machine.",
+    "step": "One forward-backward over one batch, not an epoch; costs are counted in steps because "
+    "they do not depend on the machine.",
     "chunk": "A part of the training data; partitioned training shows each subnetwork only the "
     "first chunks, so that the next chunk measures how well it generalises.",
     "partition": "A part of the weights of a net; the subnetwork with partitions 1 to k learns "

@@ -15,6 +15,9 @@ def attach(file: str, package: str) -> tuple[Callable[[str], Any], list[str]]:
     def find(name: str) -> Any:
         if name not in home_of:
             raise AttributeError(f"module `{package}` has no attribute `{name}`")
-        return getattr(import_module(home_of[name]), name)
+        home = home_of[name]
+        if home == package:  # a submodule
+            return import_module(f"{package}.{name}")
+        return getattr(import_module(home), name)
 
     return find, list(home_of)

@@ -2,7 +2,7 @@
 
 By shape: a password in a URI, `token=...`, `--password ...`, an `Authorization` header, keys of
 well-known makers. By value: what the environment and the credential files of this process hold.
-Everything that leaves for MLflow, a log or a card passes here. Trials may print anything, so every
+Everything that leaves for MLflow, a log or a card steps here. Trials may print anything, so every
 pattern takes linear time: it starts at a fixed word or sign, and what it repeats is bounded.
 """
 

@@ -2,7 +2,7 @@
 
 A name is `family/quantity`; one that ends in `.*` is a numbered or named family (`lml/term.2`).
 Learners may report nothing that is not listed here. A method that reports more declares it in
-`MethodConfig.metrics`; a config of it adds that to the list of the process that it is made in.
+`Method.metrics`; a config of it adds that to the list of the process that it is made in.
 """
 
 import math
@@ -139,7 +139,7 @@ _METRICS = [
     Metric("federated/rounds", _NONE, "rounds", 0, "exchanges with clients so far"),
     Metric("federated/clients", _NONE, "answers", 0, "answers of clients so far"),
     Metric("federated/dropped", _DOWN, "clients", 0, "failed or late clients so far"),
-    Metric("partition/steps.*", _NONE, "steps", 0, "weight steps of a partition"),
+    Metric("partition/steps.*", _NONE, "steps", 0, "updates of a partition"),
     Metric("size/parameters", _DOWN, "weights", 0, "trainable parameters"),
     Metric("size/templates", _DOWN, "weights", 0, "weights of all templates"),
     Metric("size/flops", _DOWN, "FLOPs", 0, "one example through all members"),
@@ -149,7 +149,7 @@ _METRICS = [
     Metric("superweights/templates", _NONE, "templates", 2, "mean number per slot"),
     Metric("superweights/tau_asked", _NONE, "", 2, "threshold that the config asks for"),
     Metric("superweights/tau", _NONE, "", 2, "threshold at which clusters fitted"),
-    Metric("superweights/trained", _NONE, "passes", 0, "passes that trained the weights"),
+    Metric("superweights/trained", _NONE, "steps", 0, "steps that trained the weights"),
     Metric("superweights/similarity", _NONE, "", 3, "mean gradient cosine of a cluster"),
     Metric("superweights/split_half", _NONE, "", 3, "correlation of two halves of it"),
     Metric("superweights/cluster.*", _NONE, "", 0, "cluster of a layer, by member_layer"),
@@ -171,8 +171,8 @@ _METRICS = [
     Metric("system/cpu", _NONE, "cores", 2, "cores that the worker kept busy, mean"),
     Metric("system/memory", _NONE, "MB", 0, "memory of the worker, its peak so far"),
     Metric("system/gpu_memory", _NONE, "MB", 0, "GPU memory of the worker, its peak"),
-    Metric("cost/passes", _DOWN, "passes", 0, "forward-backwards over one batch so far"),
-    Metric("cost/weight_steps", _NONE, "steps", 0, "updates of weights so far"),
+    Metric("cost/steps", _DOWN, "steps", 0, "forward-backwards over one batch so far"),
+    Metric("cost/updates", _NONE, "steps", 0, "updates of weights so far"),
     Metric("cost/seconds", _DOWN, "s", 1, "seconds spent in the learner so far"),
     Metric("config/*", _NONE, "", 4, "value of the config that a population changed"),
 ]

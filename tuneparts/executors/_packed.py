@@ -58,8 +58,8 @@ class PackExecution:
         waiting = {slot: self._learners[slot] for slot, one in live.items() if not one.is_over}
         if not waiting:
             return {}
-        least = min(learner.passes for learner in waiting.values())
-        training = {slot: one for slot, one in waiting.items() if one.passes == least}
+        least = min(learner.steps for learner in waiting.values())
+        training = {slot: one for slot, one in waiting.items() if one.steps == least}
         if self._pack is None or self._pack[0] != list(training):
             self._pack = list(training), Pack(training, self._packed)
         first = live[next(iter(training))]

@@ -197,8 +197,8 @@ class _SegmentExecution:
             with self.log.listen(), self._setting.code.importable():
                 learner = self._learner or self.build()
                 if not self.is_over:
-                    with self._context.seeded_globals(learner.passes):
-                        with self.timed(learner.passes) as spent:
+                    with self._context.seeded_globals(learner.steps):
+                        with self.timed(learner.steps) as spent:
                             metrics = dict(learner.advance())
                         self.keep({**metrics, **spent}, learner.state_dict())
             self.log.keep()
@@ -253,7 +253,7 @@ class _SegmentExecution:
             self._unreported = self._rows_of_segment()
         device = self._context.device if "torch" in sys.modules else "cpu"
         self.log.add(
-            f"{segment.config['method']} from {learner.passes} to {segment.until} passes on "
+            f"{segment.config['method']} from {learner.steps} to {segment.until} steps on "
             f"{platform.node()}, process {os.getpid()}, {device}, threads: {self._threads}"
         )
         self.log.keep()  # a worker that dies at once has said where it ran
@@ -262,34 +262,34 @@ class _SegmentExecution:
 
     def _rows_of_segment(self) -> list[dict[str, float]]:
         segment = self._segment
-        rows = [row for row in self._history if row["cost/passes"] > segment.start]
+        rows = [row for row in self._history if row["cost/steps"] > segment.start]
         if not self._is_behind:
             return rows
-        if not any(row["cost/passes"] >= segment.until for row in rows):
+        if not any(row["cost/steps"] >= segment.until for row in rows):
             raise CheckpointError(
                 f"{segment.trial} is in a later round than its journal knows, but what it reported "
                 f"of round {segment.round} is not in its state."
             )
-        return [row for row in rows if row["cost/passes"] <= segment.until]
+        return [row for row in rows if row["cost/steps"] <= segment.until]
 
     @contextmanager
-    def timed(self, passes: int, *, of: str = "", shared_by: int = 1) -> Iterator[dict[str, float]]:
-        """Measure the interval after so many passes, and end this process if it hangs.
+    def timed(self, steps: int, *, of: str = "", shared_by: int = 1) -> Iterator[dict[str, float]]:
+        """Measure the interval after so many steps, and end this process if it hangs.
 
         What is yielded holds its seconds, and what the process used, after the block. `of` names
         what the trial is part of, if it may not be what hangs; `shared_by` how many trials it has.
         """
         seconds, usage = self._setting.interval_limit, None
-        if self.states.has_hung(self._segment, passes, of=of):
+        if self.states.has_hung(self._segment, steps, of=of):
             raise HangError(
-                f"an interval ends within {seconds:g} s, but the one after {passes} passes did "
+                f"an interval ends within {seconds:g} s, but the one after {steps} steps did "
                 "not. Set TUNEPARTS_INTERVAL_LIMIT if it needs longer."
             )
         if self._setting.system_metrics:
             usage = Usage()
         spent: dict[str, float] = {}
         start = time.perf_counter()
-        with limit(seconds, lambda: self.states.note_hang(self._segment, passes, of=of)):
+        with limit(seconds, lambda: self.states.note_hang(self._segment, steps, of=of)):
             yield spent
         spent["cost/seconds"] = (time.perf_counter() - start) / shared_by
         spent.update({} if usage is None else usage.metrics())
@@ -305,13 +305,13 @@ class _SegmentExecution:
         if learner.finished:
             ArtifactStore(self._folder).put(self._segment.trial, learner.artifacts())
         state = {"learner": learnt, "seconds": self._seconds, "rows": self._history}
-        self.states.put(self._segment, learner.passes, state, last=self.is_over)
+        self.states.put(self._segment, learner.steps, state, last=self.is_over)
 
     @property
     def is_over(self) -> bool:
         """Whether the learner that was built has come to the end of the segment."""
         assert self._learner is not None
-        is_reached = self._learner.passes >= self._segment.until
+        is_reached = self._learner.steps >= self._segment.until
         return self._learner.finished or is_reached or self._is_behind
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tuneparts.hypers.hyper import POSITIVE, REAL
-from tuneparts.hypers.kinds import BentonConfig, LilaConfig, SchwoebelConfig, Theta
+from tuneparts.hypers.kinds import Affine, BentonAffine, SchwoebelAffine, Theta
 from tuneparts.hypers.parts import _ConstrainedParameter, _Part
 
 # With these, truncation stays under one unit in the last place for generators of norm up to
@@ -31,7 +31,7 @@ NUM_SQUARINGS = 3
 Array = TypeVar("Array", Tensor, npt.NDArray[np.floating])
 
 
-class Affine(_Part):
+class AffineModule(_Part):
     """Random affine motions of images, with learnable or fixed ranges."""
 
     makes_copies = True
@@ -57,7 +57,7 @@ class Affine(_Part):
         return resample(x_BCHW, self.sample(len(x_BCHW) * num_samples, generator))
 
 
-class Exponential(Affine):
+class Exponential(AffineModule):
     """A = exp(sum_k u_k eta_k G_k), u ~ U(-most, most)^6, eta = softplus(raw) when learnable."""
 
     most: ClassVar[float]
@@ -65,7 +65,7 @@ class Exponential(Affine):
     """Name of the vector eta in the state."""
     generators_66: Tensor
 
-    def __init__(self, config: LilaConfig | BentonConfig, *, learnable: bool) -> None:
+    def __init__(self, config: Affine | BentonAffine, *, learnable: bool) -> None:
         super().__init__()
         self._names, rows = config.NAMES, np.reshape(list(config.GENERATORS.values()), (6, 6))
         generators_66 = torch.tensor(rows, dtype=torch.get_default_dtype())
@@ -112,12 +112,12 @@ class _Lila(Exponential):
     most = 1.0
     held_in = "maxima"
 
-    def __init__(self, config: LilaConfig, *, learnable: bool) -> None:
+    def __init__(self, config: Affine, *, learnable: bool) -> None:
         capped = config.replaced({"rotation": min(config.rotation, math.pi)})
         super().__init__(capped, learnable=learnable)
 
     def ranges(self) -> Tensor:
-        eta_6, place = self.eta.tensor(), LilaConfig.NAMES.index("rotation")
+        eta_6, place = self.eta.tensor(), Affine.NAMES.index("rotation")
         if not self.eta.learnable:
             return eta_6
         turned = math.pi - (torch.remainder(eta_6[place], 2 * math.pi) - math.pi).abs()
@@ -133,7 +133,7 @@ class _Benton(Exponential):
     held_in = "widths"
 
 
-class _Schwoebel(Affine):
+class _Schwoebel(AffineModule):
     """theta = theta_min + (theta_max - theta_min) eps, eps ~ U(0, 1)^7.
 
     The matrix is R(rotation) [[1, 0], [shear_y, 1]] [[1, shear_x], [0, 1]] diag(scale_x, scale_y)
@@ -141,7 +141,7 @@ class _Schwoebel(Affine):
     Every image and sample has a draw of its own. The ends are unconstrained and may cross.
     """
 
-    def __init__(self, config: SchwoebelConfig, *, learnable: bool) -> None:
+    def __init__(self, config: SchwoebelAffine, *, learnable: bool) -> None:
         super().__init__()
         self.is_identity = not learnable and config.theta_min == config.theta_max == Theta()
         self.theta_min, self.theta_max = (
@@ -169,10 +169,10 @@ class _Schwoebel(Affine):
 
     def values(self) -> dict[str, float]:
         numbers = (*self.theta_min.numbers(), *self.theta_max.numbers())
-        return dict(zip(SchwoebelConfig.known(""), numbers, strict=True))
+        return dict(zip(SchwoebelAffine.known(""), numbers, strict=True))
 
 
-PARTS: dict[str, Callable[..., Affine]] = {
+PARTS: dict[str, Callable[..., AffineModule]] = {
     "lila": _Lila,
     "benton": _Benton,
     "schwoebel": _Schwoebel,

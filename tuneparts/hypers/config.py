@@ -1,8 +1,8 @@
 """Which hypers a run has, where they start or stay, and how predictions are averaged.
 
-Hypers are learnt by the partial gradient of log p(y | x, w, psi) at fixed weights w (Mlodozeniec et
-al. 2023, equation 4). What only shapes how w is reached has a gradient of exactly zero there, and
-calling it learnt would be a mistake: it is refused here, with the reason.
+Hypers are learnt by the partial gradient of log p(y | x, w, psi) at fixed weights w (Mlodozeniec
+et al. 2023, equation 4). What only shapes how w is reached has a gradient of exactly zero there,
+and calling it learnt would be a mistake: it is refused here, with the reason.
 """
 
 import re
@@ -28,13 +28,13 @@ from tuneparts.hypers.hyper import Hyper, Place
 from tuneparts.hypers.kinds import (
     BUILT_IN,
     KINDS,
-    BentonConfig,
-    ColourConfig,
-    DropoutConfig,
-    InputNoise,
-    LilaConfig,
-    MaskConfig,
-    SchwoebelConfig,
+    Affine,
+    BentonAffine,
+    Colour,
+    Dropout,
+    Mask,
+    Noise,
+    SchwoebelAffine,
     Temperature,
 )
 
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from tuneparts.hypers.hypers import Hypers
+    from tuneparts.hypers.hypers import HyperModule
+
 
 Averaging = Literal["logits", "prob"]
 HyperGradient = Literal["none", "fixed weights", "through a step"]
@@ -54,7 +55,7 @@ OUTSIDE_LIKELIHOOD = {
         ("weight_decay", "learning_rate", "lr", "momentum", "optimiser", "schedule"),
         "it shapes the updates of the weights",
     ),
-    **dict.fromkeys(("batch_size", "passes"), "it chooses the data of an update"),
+    **dict.fromkeys(("batch_size", "steps"), "it chooses the data of an update"),
     **dict.fromkeys(
         ("width", "depth", "num_chunks"), "it is a discrete choice made before training"
     ),
@@ -69,7 +70,7 @@ def _named(given: Any) -> Any:
 
 
 AffineKind = Annotated[
-    LilaConfig | BentonConfig | SchwoebelConfig,
+    Affine | BentonAffine | SchwoebelAffine,
     Field(discriminator="kind"),
     BeforeValidator(_named),
 ]
@@ -82,12 +83,12 @@ def _under(field: str) -> Callable[[Any], Any]:
     )
 
 
-Noise = Annotated[
-    InputNoise | None,
+_Noise = Annotated[
+    Noise | None,
     BeforeValidator(_under("std")),
     PlainSerializer(lambda hyper: None if hyper is None else hyper.std),
 ]
-Tempering = Annotated[
+_Tempering = Annotated[
     Temperature | None,
     BeforeValidator(_under("value")),
     PlainSerializer(lambda hyper: None if hyper is None else hyper.value),
@@ -100,14 +101,14 @@ def check_images(name: str, hyper: Hyper, in_shape: tuple[int, ...]) -> None:
         raise ConfigError(f"`{name}` acts on images (C, H, W), but inputs have shape {in_shape}.")
 
 
-class HypersConfig(Config):
+class Hypers(Config):
     """What a prediction depends on besides the net. A hyper that is None is not there.
 
     A method that learns hypers starts them at these values; any other holds them there. A hyper of
     one's own stands beside those here, under a name of its choice.
 
     Example:
-        >>> config = HypersConfig(temperature=2.0, second_noise=InputNoise(std=0.1))
+        >>> config = Hypers(temperature=2.0, second_noise=Noise(std=0.1))
         >>> sorted(config.parts)
         ['second_noise', 'temperature']
         >>> config.replaced({"second_noise.std": 0.3}).parts["second_noise"].std
@@ -118,13 +119,13 @@ class HypersConfig(Config):
 
     affine: AffineKind | None = None
     """Affine motions of images: `kind` is `lila`, `benton` or `schwoebel`."""
-    colour: ColourConfig | None = None
-    noise: Noise = None
+    colour: Colour | None = None
+    noise: _Noise = None
     """Standard deviation of Gaussian noise on normalised inputs."""
-    mask: MaskConfig | None = None
-    temperature: Tempering = None
+    mask: Mask | None = None
+    temperature: _Tempering = None
     """Softmax temperature."""
-    dropout: DropoutConfig | None = None
+    dropout: Dropout | None = None
     """Rates of the net's dropout slots; None leaves the net's own rates, never learnt."""
     samples: int = Field(1, ge=1)
     """Predictions averaged for each example in training; 1 when nothing is random."""
@@ -178,13 +179,13 @@ class HypersConfig(Config):
         return tuple(sorted(set(names)))
 
     @model_validator(mode="after")
-    def _check_names(self) -> "HypersConfig":
+    def _check_names(self) -> "Hypers":
         for name in self.frozen:
             if name not in self.parts:
                 here = ", ".join(self.parts) or "none"
                 raise ConfigError(f"`frozen` names `{name}`, but the hypers here are {here}.")
         for name, hyper in self.own.items():
-            if hasattr(HypersConfig, name) or not re.fullmatch("[a-z][a-z0-9_]*", name):
+            if hasattr(Hypers, name) or not re.fullmatch("[a-z][a-z0-9_]*", name):
                 raise ConfigError(
                     f"got `{name}` for {type(hyper).__name__}: a hyper's name is a lower-case word "
                     "that nothing else here has."
@@ -215,7 +216,7 @@ class HypersConfig(Config):
         """What a run reports of these hypers."""
         return tuple(m for name, hyper in self.parts.items() for m in hyper.metrics(name))
 
-    def at(self, found: Mapping[str, float]) -> "HypersConfig":
+    def at(self, found: Mapping[str, float]) -> "Hypers":
         """The same config at values found elsewhere, by metric name without `hyper/`.
 
         Fields here that are None are made, with every value that was not found at no effect. A name
@@ -240,11 +241,11 @@ class HypersConfig(Config):
             raise UnknownNameError("hyper", metric, known)
         return self._with(changed)
 
-    def joined(self, other: "HypersConfig") -> "HypersConfig":
+    def joined(self, other: "Hypers") -> "Hypers":
         """The same config with the hypers of one's own that only another has."""
         return self._with({n: hyper for n, hyper in other.own.items() if n not in self.own})
 
-    def augmentation(self) -> "HypersConfig":
+    def augmentation(self) -> "Hypers":
         """The hypers that change how an example looks, and nothing else."""
         inputs = self.acting_on("inputs")
         gone = [n for n, one in self.parts.items() if n not in inputs or not one.is_augmentation]
@@ -259,8 +260,8 @@ class HypersConfig(Config):
             for name, cls in known
         )
 
-    def _with(self, changes: Mapping[str, Any]) -> "HypersConfig":
-        return parse(HypersConfig, {**self.model_dump(), **changes})
+    def _with(self, changes: Mapping[str, Any]) -> "Hypers":
+        return parse(Hypers, {**self.model_dump(), **changes})
 
     def check_likelihood(self) -> None:
         """Refuse hypers that are not frozen and that a gradient at fixed weights cannot reach."""
@@ -280,17 +281,17 @@ class HypersConfig(Config):
         net: "nn.Module",
         in_shape: tuple[int, ...],
         num_outputs: int | None = None,
-    ) -> "Hypers":
+    ) -> "HyperModule":
         """The hypers at these values, parameters if learnable; dropout layers become slots."""
-        from tuneparts.hypers.hypers import Hypers
+        from tuneparts.hypers.hypers import HyperModule
 
-        return Hypers(
+        return HyperModule(
             self, learnable=learnable, net=net, in_shape=in_shape, num_outputs=num_outputs
         )
 
 
-FIELDS = tuple(name for name in BUILT_IN if name in HypersConfig.model_fields)
-"""Names of the hypers that are fields of `HypersConfig`, in the order in which they act."""
+FIELDS = tuple(name for name in BUILT_IN if name in Hypers.model_fields)
+"""Names of the hypers that are fields of `Hypers`, in the order in which they act."""
 
 
 def _refuse_outside_likelihood(name: str) -> None:
@@ -302,7 +303,7 @@ def _refuse_outside_likelihood(name: str) -> None:
         )
 
 
-class FixedConfig(Config):
+class Augmentation(Config):
     """The usual augmentation of CIFAR and ImageNet training, each step off unless asked for.
 
     Calling it applies the crops, flip and cutout in this order. Nothing of it is learnt.

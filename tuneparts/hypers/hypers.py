@@ -1,4 +1,4 @@
-"""One prediction from a net and its hypers, the same in weight steps, hyper steps and scores.
+"""One prediction from a net and its hypers, the same in updates, hyper steps and scores.
 
 Legend: B examples, S samples of each, N = B * S, K outputs.
 """
@@ -20,17 +20,17 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.target import Reduction
 from tuneparts.data.task import Examples, Task
-from tuneparts.hypers.config import FIELDS, Averaging, HypersConfig, check_images
+from tuneparts.hypers.config import FIELDS, Averaging, Hypers, check_images
 from tuneparts.hypers.hyper import PLACES, Place, Shapes
-from tuneparts.hypers.kinds import DropoutConfig
+from tuneparts.hypers.kinds import Dropout
 from tuneparts.hypers.parts import Act, DropoutSlot, _dropping, _Part
-from tuneparts.models import surgery
+from tuneparts.nets import surgery
 
 Net = Callable[[Tensor], Tensor]
 
 
-class Hypers(nn.Module):
-    """The parts that act around a net, each learnable, fixed or absent; see `HypersConfig.build`.
+class HyperModule(nn.Module):
+    """The parts that act around a net, each learnable, fixed or absent; see `Hypers.build`.
 
     Learnable numbers are parameters of this module and never of the net. Fixed ones leave no
     trace in `state_dict`: the config determines them.
@@ -41,7 +41,7 @@ class Hypers(nn.Module):
 
     def __init__(
         self,
-        config: HypersConfig,
+        config: Hypers,
         *,
         learnable: bool,
         net: nn.Module,
@@ -58,7 +58,7 @@ class Hypers(nn.Module):
         if config.dropout is None and any(rates):
             # A dropout layer of the net would draw from the global generator; driven by the
             # hypers at its own rate it draws from the stream of the call.
-            given = {"dropout": parse(DropoutConfig, {"rate": rates}), **given}
+            given = {"dropout": parse(Dropout, {"rate": rates}), **given}
         for name in FIELDS:
             self.add_module(name, None)
         self.own = nn.ModuleDict()
@@ -84,7 +84,7 @@ class Hypers(nn.Module):
         """Unnormalised log-probabilities (B, K), to be used like any logits.
 
         The net runs once on all N inputs, each with draws of its own; its logits are averaged over
-        samples. Training (weight steps, hyper steps and L_ML) draws masks and dropout; scores use
+        samples. Training (updates, hyper steps and L_ML) draws masks and dropout; scores use
         the mask's probabilities and no dropout. Augmentation and noise are drawn in both.
         """
         if training and self.draws_globally:
@@ -259,7 +259,7 @@ def _average(logits_NK: Tensor, num_samples: int, rule: Averaging) -> Tensor:
 
 
 def augmented_pixels(
-    config: HypersConfig, inputs_ECHW: Any, task: Task, *, num: int, seed: int
+    config: Hypers, inputs_ECHW: Any, task: Task, *, num: int, seed: int
 ) -> npt.NDArray[np.uint8]:
     """Draws of the augmentation of each example, images (E, D, H, W, C)."""
     examples = Examples(np.asarray(inputs_ECHW), np.zeros(len(inputs_ECHW), dtype=np.int64))

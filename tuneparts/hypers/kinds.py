@@ -19,14 +19,14 @@ from tuneparts.hypers.hyper import LOG, POSITIVE, UNIT, Call, Hyper, Number, Sha
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tuneparts.hypers.affine import Affine
+    from tuneparts.hypers.affine import AffineModule
     from tuneparts.hypers.parts import _MaskPart
 
 COUNT = "num_kept"
 """What a mask reports besides the probabilities that it is counted from."""
 
 
-class MaskConfig(Hyper):
+class Mask(Hyper):
     """The probability of each input feature to be kept."""
 
     is_random = True
@@ -79,7 +79,7 @@ class MaskConfig(Hyper):
         return super().at(keep, name=name)
 
 
-class ColourConfig(Hyper):
+class Colour(Hyper):
     """Largest changes of brightness and contrast; each draw is uniform in plus-minus that."""
 
     is_random = True
@@ -119,13 +119,19 @@ class AffineConfig(Hyper):
 
     kind: str
 
-    def part(self, shapes: Shapes, *, name: str, learnable: bool) -> "Affine":  # noqa: ARG002
+    def part(
+        self,
+        shapes: Shapes,  # noqa: ARG002
+        *,
+        name: str,  # noqa: ARG002
+        learnable: bool,
+    ) -> "AffineModule":
         from tuneparts.hypers.affine import PARTS
 
         return PARTS[self.kind](self, learnable=learnable)
 
 
-class LilaConfig(AffineConfig):
+class Affine(AffineConfig):
     """The largest motion of six generators; draws are uniform in plus-minus (Immer et al. 2022).
 
     The common default of all image experiments: its six maxima are the axes on which Mlodozeniec
@@ -146,7 +152,7 @@ class LilaConfig(AffineConfig):
     kind: Literal["lila"] = "lila"
     rotation: Annotated[float, _motion("rotation")] = 0.05
     """Radians; beyond pi it acts, and is reported, as pi: the whole circle. A learnt one that
-    passes pi turns back, see `Lila`."""
+    steps pi turns back, see `Lila`."""
     translate_x: Annotated[float, _motion("translate_x")] = 0.05
     """Half image widths."""
     translate_y: Annotated[float, _motion("translate_y")] = 0.05
@@ -159,7 +165,7 @@ class LilaConfig(AffineConfig):
     """Largest shear."""
 
 
-class BentonConfig(AffineConfig):
+class BentonAffine(AffineConfig):
     """Largest motion of each generator of Augerino (not its width), to compare with `lila`.
 
     Benton et al. (2020) have one isotropic scale with an area-preserving stretch instead of a scale
@@ -212,7 +218,7 @@ class Theta(Config):
         return cls(**{name: value + offset for name, value in cls().model_dump().items()})
 
 
-class SchwoebelConfig(AffineConfig):
+class SchwoebelAffine(AffineConfig):
     """Both ends of each component (Schwoebel et al. 2021); they start 0.02 around the identity."""
 
     NAMES: ClassVar[tuple[str, ...]] = tuple(Theta.model_fields)
@@ -236,7 +242,7 @@ class SchwoebelConfig(AffineConfig):
         return super().at(found, name=name).replaced(found)  # reported names are paths of fields
 
 
-class InputNoise(Hyper):
+class Noise(Hyper):
     """Adds Gaussian noise of one standard deviation to every input feature."""
 
     is_random = True
@@ -252,7 +258,7 @@ class InputNoise(Hyper):
 _Rate = Annotated[float, Field(lt=1)]
 
 
-class DropoutConfig(Hyper):
+class Dropout(Hyper):
     """The dropout rate of each dropout slot of the net."""
 
     is_random = True
@@ -376,11 +382,11 @@ class WeightPrior(Hyper):
 
 
 BUILT_IN: dict[str, tuple[type[Hyper], ...]] = {
-    "mask": (MaskConfig,),
-    "colour": (ColourConfig,),
-    "affine": (LilaConfig, BentonConfig, SchwoebelConfig),
-    "noise": (InputNoise,),
-    "dropout": (DropoutConfig,),
+    "mask": (Mask,),
+    "colour": (Colour,),
+    "affine": (Affine, BentonAffine, SchwoebelAffine),
+    "noise": (Noise,),
+    "dropout": (Dropout,),
     "temperature": (Temperature,),
     "flip": (Flip,),
     "label_smoothing": (LabelSmoothing,),
@@ -388,7 +394,7 @@ BUILT_IN: dict[str, tuple[type[Hyper], ...]] = {
     "weight_decay": (WeightDecay,),
 }
 """Name -> the classes that a hyper of this name can be of, in the order in which those of one place
-act. The first six are fields of `HypersConfig`; the others, and those of one's own, stand under a
+act. The first six are fields of `Hypers`; the others, and those of one's own, stand under a
 name of their own choice."""
 
 KINDS = Registry(

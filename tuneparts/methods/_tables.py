@@ -47,7 +47,7 @@ def _sharing(summary: pd.DataFrame) -> tuple[list[Shown], list[str]]:
     ]
     notes = [
         "Mean ± standard error over seeds of the selected trials. Where `clusters` is `bins`, "
-        "nothing was split; `trained` are the passes that trained the weights which were kept."
+        "nothing was split; `trained` are the steps that trained the weights which were kept."
     ]
     if {"superweights/tau", "superweights/tau_asked"} <= set(summary):
         is_lower = summary["superweights/tau"] < summary["superweights/tau_asked"]

@@ -11,31 +11,31 @@ from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.core.registry import Registry
 
 if TYPE_CHECKING:  # torch takes seconds to import, and a listing does not need it
-    from tuneparts.training.config import MethodConfig
+    from tuneparts.training.config import Method
 
 METHODS = Registry(
     "method",
     {
-        "standard": "tuneparts.methods.baselines.config:StandardConfig",
-        "augerino": "tuneparts.methods.baselines.config:AugerinoConfig",
-        "validation": "tuneparts.methods.baselines.config:ValidationConfig",
-        "laplace": "tuneparts.methods.baselines.config:LaplaceConfig",
-        "last_layer": "tuneparts.methods.baselines.config:LastLayerConfig",
-        "posthoc_laplace": "tuneparts.methods.baselines.config:PosthocConfig",
-        "partitioned": "tuneparts.methods.partitioned.config:PartitionedConfig",
+        "standard": "tuneparts.methods.baselines.config:Standard",
+        "augerino": "tuneparts.methods.baselines.config:Augerino",
+        "validation": "tuneparts.methods.baselines.config:ValidationSet",
+        "laplace": "tuneparts.methods.baselines.config:Laplace",
+        "last_layer": "tuneparts.methods.baselines.config:LastLayer",
+        "posthoc_laplace": "tuneparts.methods.baselines.config:PosthocLaplace",
+        "partitioned": "tuneparts.methods.partitioned.config:Partitioned",
         "released": "tuneparts.methods.partitioned.config:ReleasedConfig",
-        "federated": "tuneparts.methods.federated.config:FederatedConfig",
-        "fedavg": "tuneparts.methods.federated.config:FedAvgConfig",
-        "pwfn": "tuneparts.methods.pwfn.config:PwfnConfig",
-        "superweights": "tuneparts.methods.superweights.config:SuperweightsConfig",
-        "ssn": "tuneparts.methods.superweights.config:SsnConfig",
-        "deep_ensemble": "tuneparts.methods.ensembles.config:DeepEnsembleConfig",
-        "batch_ensemble": "tuneparts.methods.ensembles.config:BatchEnsembleConfig",
-        "mimo": "tuneparts.methods.ensembles.config:MimoConfig",
-        "slimmable": "tuneparts.methods.ensembles.config:SlimmableConfig",
-        "universally_slimmable": "tuneparts.methods.ensembles.config:UniversallySlimmableConfig",
-        "msdnet": "tuneparts.methods.ensembles.config:MsdNetConfig",
-        "hne": "tuneparts.methods.ensembles.config:HneConfig",
+        "federated": "tuneparts.methods.federated.config:Federated",
+        "fedavg": "tuneparts.methods.federated.config:FedAvg",
+        "pwfn": "tuneparts.methods.pwfn.config:Pwfn",
+        "superweights": "tuneparts.methods.superweights.config:SuperWeights",
+        "ssn": "tuneparts.methods.superweights.config:Ssn",
+        "deep_ensemble": "tuneparts.methods.ensembles.config:DeepEnsemble",
+        "batch_ensemble": "tuneparts.methods.ensembles.config:BatchEnsemble",
+        "mimo": "tuneparts.methods.ensembles.config:Mimo",
+        "slimmable": "tuneparts.methods.ensembles.config:Slimmable",
+        "universally_slimmable": "tuneparts.methods.ensembles.config:UniversallySlimmable",
+        "msdnet": "tuneparts.methods.ensembles.config:MsdNetEnsemble",
+        "hne": "tuneparts.methods.ensembles.config:Hne",
     },
     group="tuneparts.methods",
 )
@@ -52,20 +52,20 @@ TABLES = Registry(
 shows them."""
 
 
-def config_class(name: str) -> "type[MethodConfig]":
+def config_class(name: str) -> "type[Method]":
     """The config class of a method, by a name of `METHODS` or `package.module:ConfigClass`.
 
     Example:
-        >>> config_class("standard")(passes=10).passes
+        >>> config_class("standard")(steps=10).steps
         10
     """
-    from tuneparts.training.config import MethodConfig
+    from tuneparts.training.config import Method
 
-    found: type[MethodConfig] = METHODS.find(name, MethodConfig)
+    found: type[Method] = METHODS.find(name, Method)
     return found
 
 
-def check(config: "MethodConfig") -> None:
+def check(config: "Method") -> None:
     """Raise a `ConfigError` if the field `method` of a config does not lead to its class."""
     path, name = import_path.of(type(config)), str(getattr(config, "method", None))
     help_ = "Leave the field `method` out of the class: it is then the class's import path."

@@ -3,8 +3,8 @@
 An *objective* takes a dict with the values of the trial and its `seed`. It is one of
 
 - a function that returns a number, or a dict of numbers by metric name: one report;
-- a generator function that yields such a dict (or number) again and again: one pass each;
-- a function `objective(config, report)` that calls `report` with it again and again: one pass each;
+- a generator function that yields such a dict (or number) again and again: one step each;
+- a function `objective(config, report)` that calls `report` with it again and again: one step each;
 - a class whose `advance()` returns it, and None when there is no more to do. With `state_dict()`
   and `load_state_dict(state)` a trial that was cut off continues from its state.
 
@@ -27,27 +27,27 @@ from tuneparts.core import import_path, schema
 from tuneparts.core.errors import CheckpointError, ConfigError, DivergedError
 from tuneparts.core.schema import Direction, Metric
 from tuneparts.data.task import Task
-from tuneparts.training.config import MethodConfig
+from tuneparts.training.config import Method
 from tuneparts.training.learner import Context
 
 _DIRECTIONS = {"min": Direction.DOWN, "max": Direction.UP, "none": Direction.NONE}
 
 
-class ObjectiveConfig(MethodConfig):
+class Objective(Method):
     """A function of one's own, searched like a method.
 
     A space varies `params.x`. Not in the catalog: its `method` is an import path.
 
     Example:
-        >>> config = ObjectiveConfig(
+        >>> config = Objective(
         ...     function="math:fsum", params={"x": 0.5}, reports={"val/loss": "min"}
         ... )
         >>> config.replaced({"params.x": 0.25}).params
         {'x': 0.25}
     """
 
-    method: Literal["tuneparts.methods.objective:ObjectiveConfig"] = (
-        "tuneparts.methods.objective:ObjectiveConfig"
+    method: Literal["tuneparts.methods.objective:Objective"] = (
+        "tuneparts.methods.objective:Objective"
     )
     function: str
     """Import path of the objective, `package.module:function`; a function or class is turned into
@@ -57,7 +57,7 @@ class ObjectiveConfig(MethodConfig):
     reports: tuple[Metric, ...] = Field(min_length=1)
     """All that it reports; `{"val/loss": "min", "test/loss": "min", "val/steps": "none"}` in
     short. What is in `val/` or `lml/` and has a direction must be in every report."""
-    passes: int = Field(default=1, gt=0)
+    steps: int = Field(default=1, gt=0)
     """Most reports of a trial; an objective may end before."""
     interval: int = Field(default=1, gt=0)
     """Of so many reports in a row the last is kept."""
@@ -101,9 +101,9 @@ class ObjectiveConfig(MethodConfig):
         if "seed" in self.params:
             raise ValueError("`seed` is given by the search's `seeds`, so it is not in `params`")
         names = [metric.name for metric in self.reports]
-        if len({*names, "cost/passes", "cost/seconds"}) < len(names) + 2:
+        if len({*names, "cost/steps", "cost/seconds"}) < len(names) + 2:
             raise ValueError(
-                f"{names}: an objective reports each metric once, and neither cost/passes nor "
+                f"{names}: an objective reports each metric once, and neither cost/steps nor "
                 "cost/seconds, which are counted for it"
             )
         return self
@@ -138,11 +138,11 @@ class ObjectiveConfig(MethodConfig):
 
 
 class ObjectiveLearner:
-    """One run of an objective: a pass is one of its reports."""
+    """One run of an objective: a step is one of its reports."""
 
-    def __init__(self, config: ObjectiveConfig, context: Context) -> None:
+    def __init__(self, config: Objective, context: Context) -> None:
         self.config = config
-        self.passes = 0
+        self.steps = 0
         self._context = context
         self._last: dict[str, float] = {}
         self._has_ended = False
@@ -154,19 +154,19 @@ class ObjectiveLearner:
 
     @property
     def finished(self) -> bool:
-        return self._has_ended or self.passes >= self.config.passes
+        return self._has_ended or self.steps >= self.config.steps
 
     def advance(self) -> Mapping[str, float]:
         if self._reports is None:
             self._reports = self._start()
-        for _ in range(min(self.config.interval, self.config.passes - self.passes)):
+        for _ in range(min(self.config.interval, self.config.steps - self.steps)):
             report = next(self._reports, None)
-            if report is None and self.passes:
+            if report is None and self.steps:
                 self._has_ended = True
                 break
             self._last = self._checked(report)
-            self.passes += 1
-        return {**self._last, "cost/passes": float(self.passes)}
+            self.steps += 1
+        return {**self._last, "cost/steps": float(self.steps)}
 
     def _start(self) -> Iterator[Any]:
         """The reports that are still to come."""
@@ -183,14 +183,14 @@ class ObjectiveLearner:
                 made.load_state_dict(self._state)
                 return reports
         skipped: Any = None  # what was reported before the trial was cut off
-        for start in range(0, self.passes, self.config.interval):
+        for start in range(0, self.steps, self.config.interval):
             with self._context.seeded_globals(start):
-                for _ in range(start, min(start + self.config.interval, self.passes)):
+                for _ in range(start, min(start + self.config.interval, self.steps)):
                     skipped = next(reports, None)
         again = {} if skipped is None else self._checked(skipped)
         if again != self._last:
             raise ConfigError(
-                f"report {self.passes} of `{self.config.function}` was {self._last}, and is "
+                f"report {self.steps} of `{self.config.function}` was {self._last}, and is "
                 f"{again} now that it runs again. Draw random numbers from `config['seed']`, or "
                 "use a class with `state_dict()` and `load_state_dict(state)`."
             )
@@ -230,7 +230,7 @@ class ObjectiveLearner:
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        state: dict[str, Any] = {"passes": self.passes, "last": dict(self._last)}
+        state: dict[str, Any] = {"steps": self.steps, "last": dict(self._last)}
         state["ended"] = self._has_ended
         if hasattr(self._running, "state_dict"):
             state["objective"] = self._running.state_dict()
@@ -240,7 +240,7 @@ class ObjectiveLearner:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.passes = int(state["passes"])
+        self.steps = int(state["steps"])
         self._last = dict(state["last"])
         self._has_ended = bool(state["ended"])
         self._state = state.get("objective")

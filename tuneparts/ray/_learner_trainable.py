@@ -17,22 +17,22 @@ from tuneparts.data.task import NO_DATA, Task
 from tuneparts.executors.place import bundle
 from tuneparts.executors.ray.tasks import RayTasks
 from tuneparts.methods import catalog
-from tuneparts.methods.objective import ObjectiveConfig
-from tuneparts.models import check_own_nets
+from tuneparts.methods.objective import Objective
+from tuneparts.nets import check_own_nets
 from tuneparts.search.arm import Resources
 from tuneparts.search.frames import flat
 from tuneparts.training import checkpoint
-from tuneparts.training.config import MethodConfig
+from tuneparts.training.config import Method
 from tuneparts.training.learner import Context
 from tuneparts.training.process import keep_freed_memory
 
 _STATE = "state.pt"
-_OF_OBJECTIVES = ("passes", "interval", "seed")
+_OF_OBJECTIVES = ("steps", "interval", "seed")
 """What a param space may name besides params of an objective."""
 
 
 def trainable(
-    method: str | type[MethodConfig] | MethodConfig | Callable[..., Any],
+    method: str | type[Method] | Method | Callable[..., Any],
     *,
     data: DataConfig | Task | None = None,
     seed: int = 0,
@@ -56,7 +56,7 @@ def trainable(
         data: What is learnt from; put into Ray's object store once.
         seed: Of a trial whose config has no `seed`.
         resources: What a trial reserves; one CPU when not given. `tune.with_resources` works too.
-        fields: Fields of the config that are the same in every trial, such as `passes=400`.
+        fields: Fields of the config that are the same in every trial, such as `steps=400`.
 
     Raises:
         ConfigError: A field is wrong, or the method needs data.
@@ -64,7 +64,7 @@ def trainable(
     Example:
         >>> import tuneparts.ray
         >>> digits = DataConfig(name="digits", num_train=200, num_val=100)
-        >>> standard = tuneparts.ray.trainable("standard", data=digits, passes=40)
+        >>> standard = tuneparts.ray.trainable("standard", data=digits, steps=40)
         >>> standard.__name__, issubclass(standard, tune.Trainable)
         ('standard', True)
 
@@ -80,7 +80,7 @@ def trainable(
     check_own_nets(base, task.in_shape, task.num_outputs)
     # A class of its own: Tune finds trainables by name, and `with_parameters` data by class.
     facts = {"base": base, "seed": seed, "resources": resources or Resources()}
-    named = base.function if isinstance(base, ObjectiveConfig) else str(getattr(base, "method", ""))
+    named = base.function if isinstance(base, Objective) else str(getattr(base, "method", ""))
     name = re.sub(r"\W", "_", named.rpartition(":")[2]) or type(method).__name__
     made = type(name, (LearnerTrainable,), facts)
     return tune.with_parameters(made, task=task)  # type: ignore[no-any-return]
@@ -89,7 +89,7 @@ def trainable(
 class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
     """One learner, advanced one interval at a time. Subclasses are made by `trainable`."""
 
-    base: ClassVar[MethodConfig]
+    base: ClassVar[Method]
     seed: ClassVar[int]
     resources: ClassVar[Resources]
 
@@ -126,7 +126,7 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
     def step(self) -> dict[str, Any]:
         if not self._learner.finished:  # a trial may be restored from its last checkpoint
             start = time.perf_counter()
-            with self._context.seeded_globals(self._learner.passes):
+            with self._context.seeded_globals(self._learner.steps):
                 self._last = dict(self._learner.advance())
             self._seconds += time.perf_counter() - start
         return {**self._last, "cost/seconds": self._seconds, "done": self._learner.finished}
@@ -141,13 +141,11 @@ class LearnerTrainable(tune.Trainable):  # type: ignore[misc]
         self._seconds, self._last = state["seconds"], state["last"]
 
 
-def configured(
-    base: MethodConfig, values: Mapping[str, Any], seed: int
-) -> tuple[MethodConfig, int]:
+def configured(base: Method, values: Mapping[str, Any], seed: int) -> tuple[Method, int]:
     """The config and the seed of a trial from what Tune sampled."""
     changes = {}
     for path, value in flat(values).items():
-        is_param = isinstance(base, ObjectiveConfig) and path not in _OF_OBJECTIVES
+        is_param = isinstance(base, Objective) and path not in _OF_OBJECTIVES
         name = f"params.{path.removeprefix('params.')}" if is_param else path
         is_number = hasattr(value, "item") and not hasattr(value, "__len__")  # of numpy
         changes[name] = value.item() if is_number else value
@@ -157,15 +155,15 @@ def configured(
     return base.replaced(changes), seed
 
 
-def _base(method: Any, fields: Mapping[str, Any]) -> MethodConfig:
-    if isinstance(method, MethodConfig):
+def _base(method: Any, fields: Mapping[str, Any]) -> Method:
+    if isinstance(method, Method):
         return method.replaced(fields)
     if isinstance(method, str):
         return parse(catalog.config_class(method), fields)
-    if isinstance(method, type) and issubclass(method, MethodConfig):
+    if isinstance(method, type) and issubclass(method, Method):
         return parse(method, fields)
     if callable(method):
-        return parse(ObjectiveConfig, {"function": method, **fields})
+        return parse(Objective, {"function": method, **fields})
     raise ConfigError(
         "a trainable is made of a method's name, a config class, a config or an objective, but got "
         f"{method!r:.100}."

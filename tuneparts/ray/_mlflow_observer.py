@@ -126,7 +126,7 @@ class MLflowObserver(tune.Callback):  # type: ignore[misc]
         record = opened.journal.trials.get(known)
         step = record.last.step if record is not None and record.last is not None else 0
         opened.tell(events.TrialRetried(known, now))  # news only if it had failed before
-        opened.tell(events.TrialStarted(known, _plain(told), now, passes=step))
+        opened.tell(events.TrialStarted(known, _plain(told), now, steps=step))
         opened.tell(events.TrialRunning(known, now))
 
     def on_trial_result(self, *, trial: Trial, result: dict[str, Any], **_: Any) -> None:

@@ -133,9 +133,9 @@ def _comparison(summary: pd.DataFrame, verdict: _Verdict, told: Collection[str])
         f"{first} has the {best} mean {label(metric.name)}, {_score(summary, first, metric.name)}"
     )
     rival = f"{second}, {_score(summary, second, metric.name)}"
-    bills = (float(summary["passes_with_leader"][arm]) for arm in (first, second))
+    bills = (float(summary["steps_with_leader"][arm]) for arm in (first, second))
     one, other = ("unknown" if math.isnan(bill) else number(bill, 0) for bill in bills)
-    cost = f"at {one} passes per seed against {other}"
+    cost = f"at {one} steps per seed against {other}"
     is_told = {first, second} == set(told)
     if gap.interval is None:
         rest = "" if is_told else f"; {_nothing_said(gap.num)}"

@@ -194,8 +194,8 @@ def _steps(data: RunData) -> pd.DataFrame:
     """As many as fit: all, of selected trials, scores and costs of all, or of selected trials."""
     steps = data.steps
     chosen = steps["trial"].isin(data.selected["trial"])
-    scores = {data.answer_metric, data.metadata.metric, "cost/weight_steps", "cost/seconds"}
-    is_score = steps["metric"].isin(scores)  # passes are the step itself
+    scores = {data.answer_metric, data.metadata.metric, "cost/updates", "cost/seconds"}
+    is_score = steps["metric"].isin(scores)  # steps are the step itself
     for found in (steps, steps[chosen], steps[is_score]):
         if len(_csv(found.drop(columns=_OF_TRIAL))) <= MOST_BYTES:
             return found

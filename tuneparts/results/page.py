@@ -153,11 +153,11 @@ def _arms(run_data: RunData) -> _Section:
     """What each arm is, what its trials draw, and what they may spend."""
     rows = []
     for arm in run_data.metadata.arms:
-        passes = f"{arm.passes:,}" if arm.passes else "varies"
+        steps = f"{arm.steps:,}" if arm.steps else "varies"
         words = [arm.name, f"{arm.what} {arm.budget_note}".strip(), arm.space or NOTHING]
-        rows.append([*words, arm.trials_per_seed, passes, len(arm.seeds)])
+        rows.append([*words, arm.trials_per_seed, steps, len(arm.seeds)])
     prose = ["what it is", "what its trials draw"]
-    numbers = ["trials per replicate", "passes per trial", "replicates"]
+    numbers = ["trials per replicate", "steps per trial", "replicates"]
     table = rendering.Table.of_rows(["arm", *prose, *numbers], rows, prose=prose, numbers=numbers)
     html = _code(rendering._to_html(table))
     return {"kind": "table", "id": "arms", "heading": "The arms", "table": html}

@@ -37,7 +37,7 @@ class _Arm:
     budget: int
     seeds: Sequence[int]
     spent: int = 0
-    """Passes of the trials that have not ended, at most the budget of each."""
+    """Steps of the trials that have not ended, at most the budget of each."""
     best: float | None = None
     last: dict[str, float] = field(default_factory=dict)
     """The newest value of every metric."""
@@ -64,7 +64,7 @@ class _LiveView:
         self._arms = {}
         for arm in search.arms:
             seeds = search.seeds_of(arm)
-            self._arms[arm.name] = _Arm(arm.trials_per_seed * len(seeds), arm.config.passes, seeds)
+            self._arms[arm.name] = _Arm(arm.trials_per_seed * len(seeds), arm.config.steps, seeds)
         self._live = Live(
             get_renderable=self.render, console=console, refresh_per_second=2, transient=True
         )
@@ -90,9 +90,9 @@ class _LiveView:
             self._start, self._fraction_at_start = time.monotonic(), self.fraction
             self._tenth = int(_TENTHS * self.fraction)
         arm = self._arms[event.trial.arm]
-        arm.spent -= self._open_passes(event.trial)
+        arm.spent -= self._open_steps(event.trial)
         self._state.apply(event)
-        arm.spent += self._open_passes(event.trial)
+        arm.spent += self._open_steps(event.trial)
         if isinstance(event, Row):
             arm.last |= event.metrics
             score = event.metrics.get(self._metric.name, math.nan)
@@ -106,7 +106,7 @@ class _LiveView:
             if not self._console.is_terminal:
                 self._console.print(", ".join(self._lines()), soft_wrap=True)
 
-    def _open_passes(self, trial: TrialId) -> int:
+    def _open_steps(self, trial: TrialId) -> int:
         record = self._state.trials.get(trial)
         if record is None or record.end is not None or record.last is None:
             return 0
@@ -118,7 +118,7 @@ class _LiveView:
         return sum(self._state.counts[place][status] for place in places for status in statuses)
 
     def _share(self, name: str) -> float:
-        """Share of an arm's passes that is over."""
+        """Share of an arm's steps that is over."""
         arm = self._arms[name]
         stopped = [seed for seed in arm.seeds if (name, seed) in self._state.stops]
         counts = [self._state.counts[name, seed] for seed in arm.seeds if seed not in stopped]
@@ -128,7 +128,7 @@ class _LiveView:
 
     @property
     def fraction(self) -> float:
-        """Share of all passes that is over."""
+        """Share of all steps that is over."""
         weights = {name: arm.total * arm.budget for name, arm in self._arms.items()}
         return sum(self._share(name) * weights[name] for name in weights) / sum(weights.values())
 

@@ -144,7 +144,7 @@ class Results(RunData):
                 that the search declares, or the arm with the best validation score.
             metric: by which arms are compared.
             within: margin of equivalence, in units of the metric; that of the search when None.
-            at: a cost on the way instead of the end, as in `weight_steps=1200`.
+            at: a cost on the way instead of the end, as in `updates=1200`.
         """
         metadata = self.metadata
         if pairs is not None and against is not None:

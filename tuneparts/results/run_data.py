@@ -27,7 +27,7 @@ from tuneparts.search.frames import DRAWN_COLUMNS, SCHEDULE_COLUMNS, STEP_COLUMN
 
 ArtifactReader: TypeAlias = Callable[[str, str], str | None]
 """Returns the CSV text of a table that a trial left, given (trial, name); None if there is none."""
-_COST = re.compile(r"\s*(?:cost/)?(passes|weight_steps|seconds)\s*=\s*(\d+\.?\d*(?:e\d+)?)\s*")
+_COST = re.compile(r"\s*(?:cost/)?(steps|updates|seconds)\s*=\s*(\d+\.?\d*(?:e\d+)?)\s*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class RunData:
     trials: pd.DataFrame
     """One row per trial; see `frames.trials`."""
     steps: pd.DataFrame
-    """One row per trial, metric and step (passes so far); see `frames.steps`."""
+    """One row per trial, metric and step (steps so far); see `frames.steps`."""
     sample_grids: tuple[SampleGrid, ...] | str = ()
     """Examples under the augmentation that selected trials found, or why there are none."""
     schedules: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=SCHEDULE_COLUMNS))
@@ -209,7 +209,7 @@ class RunData:
     def at(self, cost: str, *, needs: str) -> "RunData":
         """The run as if every trial had been read at its last report of at most so much of a cost.
 
-        At `weight_steps=1200` methods that take different numbers of passes for an update of the
+        At `updates=1200` methods that take different numbers of steps for an update of the
         weights are compared at equal updates. Trials are selected anew, by what validation said at
         that report; what a trial reports at its end only, which `needs` cannot be, is missing.
         """
@@ -218,7 +218,7 @@ class RunData:
         if not self.steps.empty:  # a row per trial and step, a column per metric
             steps = self.steps.drop_duplicates(["trial", "metric", "step"], keep="last")
             reports = steps.pivot_table(index=["trial", "step"], columns="metric", values="value")
-            reports["cost/passes"] = reports.index.get_level_values("step").astype(float)
+            reports["cost/steps"] = reports.index.get_level_values("step").astype(float)
         for metric in (name, needs, self.metadata.metric):
             if metric not in reports:
                 raise DataMissingError(
@@ -265,12 +265,12 @@ class RunData:
 
 
 def _parse_cost(text: str) -> tuple[str, float]:
-    """Read a cost and a count: `weight_steps=1200` is ("cost/weight_steps", 1200.0)."""
+    """Read a cost and a count: `updates=1200` is ("cost/updates", 1200.0)."""
     match = _COST.fullmatch(text)
     if match is None or not float(match[2]):
         raise ConfigError(
-            f"`{text}`: a cost is written as `NAME=COUNT` with passes, weight_steps or seconds and "
-            "a count above 0, as in weight_steps=1200."
+            f"`{text}`: a cost is written as `NAME=COUNT` with steps, updates or seconds and "
+            "a count above 0, as in updates=1200."
         )
     return f"cost/{match[1]}", float(match[2])
 

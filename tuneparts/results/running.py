@@ -308,7 +308,7 @@ def tracking_card(run: runs.Run) -> SearchCard:
         params={
             "scale": str(search.scale),
             "metric": search.metric,
-            "passes": search.passes,
+            "steps": search.steps,
             "seeds": list(search.seeds),
             "arms": [arm.name for arm in search.arms],
             "data": "" if search.data is None else search.data.name,

@@ -88,7 +88,7 @@ def _summarise(
 ) -> pd.DataFrame:
     """Aggregate the trials of a run to one row per arm, in the order of the search.
 
-    Costs such as `passes` are the mean over seeds of what all trials of a seed cost, also with
+    Costs such as `steps` are the mean over seeds of what all trials of a seed cost, also with
     those of leaders. A metric has its mean over seeds under the schema name, the standard error
     under `<name>:se` and the number of seeds under `<name>:n`. `selected` is what `_select` gave.
     """
@@ -122,7 +122,7 @@ def _summarise(
             "first_error": errors[0] if errors else "",
         }
         paying = [arm.name, *metadata.leaders(arm.name)]
-        for name in ("passes", "weight_steps", "seconds"):
+        for name in ("steps", "updates", "seconds"):
             row[name] = _seed_cost(trials, paying[:1], f"cost/{name}")
             row[f"{name}_with_leader"] = _seed_cost(trials, paying, f"cost/{name}")
         row |= {name: _seed_cost(trials, paying, cost) for name, cost in costs.items()}
@@ -163,7 +163,7 @@ def _members(trials: pd.DataFrame, metadata: RunCard) -> pd.DataFrame:
     """The finished trials that have all objectives, with `on_front` of their arm and seed."""
     names = list(metadata.objectives)
     finished = trials[trials["outcome"] == "finished"]
-    values = {name: column(finished, name) for name in [*names, "cost/passes"]}
+    values = {name: column(finished, name) for name in [*names, "cost/steps"]}
     known: pd.DataFrame = finished[["arm", "seed", "index", "trial"]].assign(**values)
     known = known[np.isfinite(known[names].to_numpy()).all(axis=1)].reset_index(drop=True)
     on_front = pd.Series(data=False, index=known.index)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from tuneparts.core import schema
-from tuneparts.core.glossary import GLOSSARY, PASS_IN_SHORT
+from tuneparts.core.glossary import GLOSSARY, STEP_IN_SHORT
 from tuneparts.results.rendering import NOTHING, Table, _Bold, _Column
 from tuneparts.results.select import OUTCOMES, SCORED, _own_tables
 from tuneparts.search.card import RunCard
@@ -129,22 +129,22 @@ def _hypers(summary: pd.DataFrame, names: list[str]) -> Table:
 
 
 def _schedule(arm: str, rows: pd.DataFrame) -> Table:
-    """What a population found: the values over the passes of its selected trials."""
+    """What a population found: the values over the steps of its selected trials."""
     paths = list(dict.fromkeys(rows["path"]))
     cells = []
-    for (seed, passes, source), own in rows.groupby(["seed", "passes", "trained_as"], sort=False):
+    for (seed, steps, source), own in rows.groupby(["seed", "steps", "trained_as"], sort=False):
         values = dict(zip(own["path"], own["value"], strict=True))
         found = [values.get(path) for path in paths]
         shown = [f"{value:.4g}" if isinstance(value, float) else value for value in found]
         texts = (NOTHING if value is None else value for value in shown)
-        cells.append([seed, f"{passes:,}", source, *texts])
+        cells.append([seed, f"{steps:,}", source, *texts])
     note = (
         "The values under which the weights of each seed's selected trial were trained, back "
         "through the trials that it copied."
     )
     return Table.of_rows(
-        ["seed", "from passes", "as trial", *paths], cells, heading=f"Schedule of {arm}",
-        numbers=["seed", "from passes", *paths], details={"as trial": 1}, notes=[note],
+        ["seed", "from steps", "as trial", *paths], cells, heading=f"Schedule of {arm}",
+        numbers=["seed", "from steps", *paths], details={"as trial": 1}, notes=[note],
     )  # fmt: skip
 
 
@@ -167,18 +167,18 @@ def _state(row: Mapping[Hashable, object], of: str = "") -> str:
 
 
 def _costs(summary: pd.DataFrame) -> list[_Column]:
-    steps = summary["weight_steps"].replace(0.0, float("nan"))
-    shown = {"passes": 0, "weight_steps": 0, "seconds": 1}
-    if steps.isna().all() or steps.equals(summary["passes"]):
-        del shown["weight_steps"]
+    steps = summary["updates"].replace(0.0, float("nan"))
+    shown = {"steps": 0, "updates": 0, "seconds": 1}
+    if steps.isna().all() or steps.equals(summary["steps"]):
+        del shown["updates"]
     columns = []
     for name, decimals in shown.items():
-        values = steps if name == "weight_steps" else summary[name]
+        values = steps if name == "updates" else summary[name]
         cells = tuple(number(value, decimals) for value in values)
-        tip, detail = (GLOSSARY["pass"] if name == "passes" else ""), 5 * (name == "seconds")
+        tip, detail = (GLOSSARY["step"] if name == "steps" else ""), 5 * (name == "seconds")
         header = f"{name.replace('_', ' ')} per seed"
         columns.append(_Column(header, cells, detail=min(detail, 1), tip=tip))
-        if name != "weight_steps" and summary["follows"].astype(bool).any():
+        if name != "updates" and summary["follows"].astype(bool).any():
             cells = tuple(number(v, decimals) for v in summary[f"{name}_with_leader"])
             header = f"{name} incl. leader"
             columns.append(_Column(header, cells, detail=detail, tip=GLOSSARY["leader"]))
@@ -217,8 +217,8 @@ def _stop_notes(metadata: RunCard) -> list[str]:
 def _notes(summary: pd.DataFrame, metadata: RunCard) -> list[str]:
     rule = metadata.rule.words(metadata.weighed) if metadata.metric else ""
     notes = [
-        f"Mean ± standard error over seeds{rule and f' of {rule} within each seed'}; passes and "
-        f"seconds are what all trials of a seed cost ({PASS_IN_SHORT}).",
+        f"Mean ± standard error over seeds{rule and f' of {rule} within each seed'}; steps and "
+        f"seconds are what all trials of a seed cost ({STEP_IN_SHORT}).",
         *(f"Extended {told}." for told in metadata.history),
         *_stop_notes(metadata),
     ]

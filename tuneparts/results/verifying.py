@@ -70,7 +70,7 @@ def verify(run: runs.Run, *, num_trials: int = 5, seed: int = 0) -> Iterator[Ver
             report = Report()
             for (report,) in reports_of(group, setting, threads=threads, gpus=arm.resources.gpus):
                 for row in report.rows:
-                    again |= {(int(row["cost/passes"]), name): x for name, x in row.items()}
+                    again |= {(int(row["cost/steps"]), name): x for name, x in row.items()}
             reported = {
                 (step, name): x
                 for step, row in record.rows.items()

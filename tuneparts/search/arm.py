@@ -17,7 +17,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.methods import catalog
 from tuneparts.search.algorithms.base import Algorithm, Fixed, _Cost
 from tuneparts.search.space import Dimension, Value, _plain
-from tuneparts.training.config import MethodConfig
+from tuneparts.training.config import Method
 
 NAME = r"^[a-z][a-z0-9_]*$"
 DATA = "data."
@@ -58,12 +58,12 @@ class Arm(Config):
     """One method, what is varied of it, and how.
 
     Example:
-        >>> from tuneparts.methods.baselines.config import StandardConfig
+        >>> from tuneparts.methods.baselines.config import Standard
         >>> from tuneparts.search.algorithms.base import RandomSearch
         >>> from tuneparts.search.space import Uniform
         >>> arm = Arm(
         ...     name="random",
-        ...     config=StandardConfig(passes=400, interval=100),
+        ...     config=Standard(steps=400, interval=100),
         ...     algorithm=RandomSearch(num_trials=8),
         ...     space={"optimiser.lr": Uniform(low=1e-4, high=1e-1, log=True)},
         ... )
@@ -72,7 +72,7 @@ class Arm(Config):
     """
 
     name: str = Field(pattern=NAME)
-    config: SerializeAsAny[MethodConfig]
+    config: SerializeAsAny[Method]
     """The method's config. The space varies some of its fields; the others are as they stand."""
     algorithm: Annotated[SerializeAsAny[Algorithm], BeforeValidator(Algorithm.made_from)] = Fixed()
     """Any `Algorithm`, our own or not."""
@@ -104,7 +104,7 @@ class Arm(Config):
     """Trials of a seed that a worker trains together, for small nets of the method `standard`. It
     changes how fast they are trained and how numbers are rounded."""
     budget_note: str = ""
-    """Why a trial of this arm spends another number of passes than the search says."""
+    """Why a trial of this arm spends another number of steps than the search says."""
 
     @field_validator("config", mode="before")
     @classmethod
@@ -243,7 +243,7 @@ class Arm(Config):
             "a config is allowed, or a number that is at most 0 there."
         )
 
-    def config_at(self, values: Mapping[str, Value]) -> MethodConfig:
+    def config_at(self, values: Mapping[str, Value]) -> Method:
         """The config of a trial at these values; those of the data are left out."""
         own = {path: value for path, value in values.items() if not path.startswith(DATA)}
         return self.config.replaced(own)
@@ -276,7 +276,7 @@ class Arm(Config):
             yield self.of_data(dict(zip(grids, values, strict=True)))
 
 
-def method_config(config: Mapping[str, Any]) -> MethodConfig:
+def method_config(config: Mapping[str, Any]) -> Method:
     """The config of a trial's method, from plain values that may also say something of the data."""
     cls = catalog.config_class(config["method"])
     if DATA_KEY not in cls.model_fields:

@@ -33,7 +33,7 @@ _FEWEST_TRIALS = 4
 """Trials of a replicate from which on figures of the space say something."""
 _MOST_DIFFERENCES = 4
 """Fields that are named where two arms of one method differ; the rest are counted."""
-_GENERAL = ("passes", "interval")
+_GENERAL = ("steps", "interval")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class ArmCard:
     seeds: tuple[int, ...]
     follows: str | None = None
     """The arm whose findings this one starts from; its cost is part of this arm's answer."""
-    passes: int = 0
+    steps: int = 0
     """Budget of one trial; 0 where it varies."""
     is_adaptive: bool = False
     """Whether its trials depend on each other, so that no subset of them is a smaller search."""
@@ -228,7 +228,7 @@ class RunCard:
                     follows=arm.follows,
                     is_adaptive=arm.algorithm.is_adaptive,
                     is_free=arm.algorithm.is_free,
-                    passes=arm.config.passes,
+                    steps=arm.config.steps,
                     budget_note=masked(arm.budget_note),
                     judged_on=masked(arm.judged_on),
                     is_tuning=(arm.name, "config") in {(a.follows, a.adopts) for a in search.arms},

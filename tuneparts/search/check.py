@@ -6,10 +6,10 @@ from typing import Any, cast
 from tuneparts.core.errors import ConfigError, TunepartsError
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.data.task import Task, part_digest
-from tuneparts.models import check_own_nets, own_nets
+from tuneparts.nets import check_own_nets, own_nets
 from tuneparts.search.arm import Arm, variant_name
 from tuneparts.search.spec import Search
-from tuneparts.training.config import SupervisedConfig
+from tuneparts.training.config import SupervisedMethod
 from tuneparts.training.learner import Context
 
 
@@ -71,7 +71,7 @@ def _drawn(arm: Arm) -> Any:
 
 
 def _has_own(arm: Arm) -> bool:
-    hypers = arm.config.hypers.own if isinstance(arm.config, SupervisedConfig) else {}
+    hypers = arm.config.hypers.own if isinstance(arm.config, SupervisedMethod) else {}
     return bool(hypers or own_nets(arm.config))
 
 

@@ -1,6 +1,6 @@
 """What trials keep: states of learners between intervals, and the tables that learners leave.
 
-A file is named by round and passes. Within a round the newest two stay, so that a damaged one
+A file is named by round and steps. Within a round the newest two stay, so that a damaged one
 has a predecessor. At the end of a round its last state stays as the start of the next round,
 for this trial or for one that copies it.
 """
@@ -47,29 +47,29 @@ class CheckpointStore:
     def __init__(self, storage: Folder) -> None:
         self._folder = functools.lru_cache(8)(partial(_trial_folder, storage))
 
-    def put(self, segment: Segment, passes: int, state: Mapping[str, Any], *, last: bool) -> None:
+    def put(self, segment: Segment, steps: int, state: Mapping[str, Any], *, last: bool) -> None:
         """Keep a state, the `last` of its segment or not, and delete superfluous ones."""
         folder = self._folder(segment.trial)
         before = _written(folder)
-        folder.write(_name(segment.round, passes), checkpoint.to_bytes(state))
+        folder.write(_name(segment.round, steps), checkpoint.to_bytes(state))
         for name in before:
             here, _ = _parse(name)
             is_newest = name == before[-1] and here == segment.round and not last
             # Another trial may still have to copy the state that the round before ended with.
             is_milestone = here == segment.round - 1 and not name.startswith(_HANG)
-            if not is_newest and not is_milestone and name != _name(segment.round, passes):
+            if not is_newest and not is_milestone and name != _name(segment.round, steps):
                 folder.delete(name)
 
-    def note_hang(self, segment: Segment, passes: int, *, of: str = "") -> None:
-        """Record that the interval after so many passes was ended because it took too long.
+    def note_hang(self, segment: Segment, steps: int, *, of: str = "") -> None:
+        """Record that the interval after so many steps was ended because it took too long.
 
         `of` names what the segment was part of, if it may not be what hung.
         """
-        self._folder(segment.trial).write(_hang(segment, passes, of), b"")
+        self._folder(segment.trial).write(_hang(segment, steps, of), b"")
 
-    def has_hung(self, segment: Segment, passes: int, *, of: str = "") -> bool:
+    def has_hung(self, segment: Segment, steps: int, *, of: str = "") -> bool:
         """Whether `note_hang` was called for this interval, and no state was kept since."""
-        return _hang(segment, passes, of) in self._folder(segment.trial).names()
+        return _hang(segment, steps, of) in self._folder(segment.trial).names()
 
     def find(self, segment: Segment) -> FoundCheckpoint | None:
         """Find the newest readable state to start a segment from; None to start from nothing.
@@ -127,12 +127,12 @@ def _read(folder: Folder, name: str) -> dict[str, Any] | None:
         return None
 
 
-def _name(number: int, passes: int) -> str:
-    return f"r{number:03d}-p{passes:09d}.pt"
+def _name(number: int, steps: int) -> str:
+    return f"r{number:03d}-p{steps:09d}.pt"
 
 
-def _hang(segment: Segment, passes: int, of: str) -> str:
-    return f"{_HANG}{of}r{segment.round:03d}-p{passes:09d}"
+def _hang(segment: Segment, steps: int, of: str) -> str:
+    return f"{_HANG}{of}r{segment.round:03d}-p{steps:09d}"
 
 
 def _parse(name: str) -> tuple[int, int]:

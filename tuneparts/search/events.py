@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from tuneparts.core import atomic
 from tuneparts.core.errors import DataError
 
-VERSION = 4
+VERSION = 5
 """Of the format of journals; a file of another one is refused."""
 _TRIAL = re.compile(r"([a-z][a-z0-9_]*)/seed(-?\d+)/(\d+)", re.ASCII)
 
@@ -45,7 +45,7 @@ class TrialStarted:
     trial: TrialId
     config: Mapping[str, Any]
     time: float
-    passes: int = 0
+    steps: int = 0
     """From where on it has the config."""
     donor: str | None = None
     """The trial whose state it copies here, as text."""
@@ -61,7 +61,7 @@ class TrialRunning:
 
 @dataclass(frozen=True)
 class Row:
-    """What a learner reported after an interval; `step` is the passes so far."""
+    """What a learner reported after an interval; `step` is the steps so far."""
 
     trial: TrialId
     step: int
@@ -87,7 +87,7 @@ class _RoundFailed:
     """A round of a trial failed, and the trial may go on from the state of another one."""
 
     trial: TrialId
-    passes: int
+    steps: int
     """Where the round began."""
     message: str
     time: float
@@ -109,7 +109,7 @@ class ResultTold:
     """
 
     trial: TrialId
-    passes: int
+    steps: int
     """At which the segment ended, or should have."""
     time: float
 

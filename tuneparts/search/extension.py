@@ -80,7 +80,7 @@ def check_journal(search: Search, journal: Path) -> None:
         Plan(search, copy)
     for event in copy.events[count:]:
         # Later starts may be those of a round that an interrupted run had not come to.
-        if isinstance(event, TrialStarted) and event.trial in known and not event.passes:
+        if isinstance(event, TrialStarted) and event.trial in known and not event.steps:
             raise ConfigError(
                 f"{event.trial} would have had another config: the algorithm of its arm draws "
                 "others when there are more. Add seeds or arms, or start a new run."

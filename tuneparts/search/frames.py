@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _Source: TypeAlias = RunState | Path
 """The state of a run, or the file `journal.jsonl` that it is read from."""
 TRIAL_COLUMNS = ["run_id", "trial", "arm", "seed", "index", "outcome", "error", "start", "end"]
-SCHEDULE_COLUMNS = ["trial", "arm", "seed", "index", "passes", "trained_as", "path", "value"]
+SCHEDULE_COLUMNS = ["trial", "arm", "seed", "index", "steps", "trained_as", "path", "value"]
 DRAWN_COLUMNS = ["trial", "arm", "seed", "index", "place", "name", "value", "is_log"]
 STEP_COLUMNS = ["trial", "arm", "seed", "index", "metric", "step", "time", "value"]
 QUEUED = "queued"
@@ -88,7 +88,7 @@ def schedules(source: _Source) -> pd.DataFrame:
     """The values under which the weights of each trial were trained, where they changed.
 
     A trial that copied another's state was trained under the other's values before that. One row
-    per trial, stretch of passes and value; `passes` is where the stretch begins, and `trained_as`
+    per trial, stretch of steps and value; `steps` is where the stretch begins, and `trained_as`
     the trial that its weights belonged to then.
     """
     found = dict(sorted(_state(source).trials.items()))
@@ -98,10 +98,10 @@ def schedules(source: _Source) -> pd.DataFrame:
         known = changed.setdefault(trial.arm, [])
         known += [path for path in _changed_paths(record) if path not in known]
     rows = [
-        (str(trial), trial.arm, trial.seed, trial.index, passes, str(source), path, leaves[path])
+        (str(trial), trial.arm, trial.seed, trial.index, steps, str(source), path, leaves[path])
         for trial in found
         if changed[trial.arm]
-        for passes, source, config in _lineage(found, trial)
+        for steps, source, config in _lineage(found, trial)
         for leaves in [flat(redactor.tree(config))]
         for path in changed[trial.arm]
         if path in leaves
@@ -137,11 +137,11 @@ def _lineage(
     """Where each stretch of a trial's weights began, as which trial, and at which config."""
     stretches: list[tuple[int, TrialId, Mapping[str, Any]]] = []
     starts = found[trial].starts if trial in found else {}
-    for passes in sorted((passes for passes in starts if passes < before), reverse=True):
-        start = starts[passes]
-        stretches.insert(0, (passes, trial, start.config))
+    for steps in sorted((steps for steps in starts if steps < before), reverse=True):
+        start = starts[steps]
+        stretches.insert(0, (steps, trial, start.config))
         if start.donor is not None:
-            return [*_lineage(found, TrialId.parse(start.donor), passes), *stretches]
+            return [*_lineage(found, TrialId.parse(start.donor), steps), *stretches]
     return stretches
 
 
@@ -156,7 +156,7 @@ def _changed_paths(record: TrialRecord) -> list[str]:
 def _changed_numbers(record: TrialRecord, step: int) -> dict[str, float]:
     """The changed numbers of the config under which a step was made, as metrics."""
     paths = _changed_paths(record)
-    begun = [passes for passes in record.starts if passes < step]
+    begun = [steps for steps in record.starts if steps < step]
     leaves = flat(record.starts[max(begun)].config) if paths and begun else {}
     numbers = {path: leaves[path] for path in paths if type(leaves.get(path)) in (int, float)}
     return {f"config/{path}": float(value) for path, value in numbers.items()}

@@ -13,7 +13,7 @@ from tuneparts.search.arm import DATA_KEY, method_config
 from tuneparts.search.events import TrialId
 from tuneparts.search.plan import SEE_LOG, WORKER_DIED, Plan
 from tuneparts.search.segment import Segment
-from tuneparts.training.config import SupervisedConfig
+from tuneparts.training.config import SupervisedMethod
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,6 @@ def _key(segment: Segment) -> str:
     from tuneparts.training.pack import pack_key  # needs torch
 
     config = method_config(segment.config)
-    assert isinstance(config, SupervisedConfig)
+    assert isinstance(config, SupervisedMethod)
     bounds = [segment.trial.seed, segment.round, segment.start, segment.until]
     return json.dumps([*bounds, segment.config.get(DATA_KEY), pack_key(config)], sort_keys=True)

@@ -215,8 +215,8 @@ def _apply(tree: dict[str, Any], owner: str, path: str, value: Any) -> None:
             node[parent] = {}
         node = node[parent]
     node[leaf] = value
-    if path == "passes" and owner in arms and not arms[owner]["budget_note"]:
-        arms[owner]["budget_note"] = f"passes set to {value} on the command line"
+    if path == "steps" and owner in arms and not arms[owner]["budget_note"]:
+        arms[owner]["budget_note"] = f"steps set to {value} on the command line"
 
 
 def _module(path: Path) -> Any:

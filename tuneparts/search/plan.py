@@ -58,7 +58,7 @@ class Plan:
         >>> plan = Plan(search, Journal(Path(tempfile.mkdtemp()) / "journal.jsonl"))
         >>> segment = plan.next()
         >>> plan.started(segment)
-        >>> plan.report(segment, [{"val/nll": 1.5, "cost/passes": segment.until}])
+        >>> plan.report(segment, [{"val/nll": 1.5, "cost/steps": segment.until}])
         >>> plan.complete(segment, finished=True)
         >>> plan.done
         True
@@ -139,7 +139,7 @@ class Plan:
         for metrics in rows:
             seconds = metrics.get("cost/seconds", 0.0) + before
             row = {**metrics, "cost/seconds": seconds}
-            made = Row(segment.trial, int(row["cost/passes"]), row, time.time())
+            made = Row(segment.trial, int(row["cost/steps"]), row, time.time())
             if self._record(made):
                 del self._losses[segment.trial]
 
@@ -336,7 +336,7 @@ class Plan:
             failure = self._unscored(segment) if record.last == record.at(segment.until) else None
             if failure is not None:
                 self._fail(segment, failure)
-            elif segment.until >= segment.config["passes"]:
+            elif segment.until >= segment.config["steps"]:
                 self._end(segment.trial, "finished")
         is_failed = segment.start in record.failed_rounds
         return is_failed or is_reached or record.end is not None
@@ -372,7 +372,7 @@ class Plan:
 
     def _fail(self, segment: Segment, failure: str) -> None:
         """End a trial, or only its round where its algorithm may go on from another's state."""
-        is_last = segment.until >= segment.config["passes"]
+        is_last = segment.until >= segment.config["steps"]
         if self.search.arm(segment.trial.arm).algorithm.replaces_failed and not is_last:
             self._record(_RoundFailed(segment.trial, segment.start, failure, time.time()))
         else:
@@ -390,7 +390,7 @@ class Plan:
         if score is None and row is not None and is_compared:
             return (
                 f"trials of `{segment.trial.arm}` are compared by {metric}, but its row after "
-                f"{row.step} passes has only {', '.join(sorted(row.metrics))}. Hold out "
+                f"{row.step} steps has only {', '.join(sorted(row.metrics))}. Hold out "
                 "validation data, or select by another metric."
             )
         return None

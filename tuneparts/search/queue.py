@@ -16,11 +16,11 @@ from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Search
 
 _Rank: TypeAlias = tuple[bool, int, int, int]
-"""Whether nobody waits for it, minus the passes that hang on it, minus those that its trial has
+"""Whether nobody waits for it, minus the steps that hang on it, minus those that its trial has
 spent, order of arrival."""
 
 _MOST = 2**62
-"""More passes than any chain has."""
+"""More steps than any chain has."""
 
 
 @dataclass(frozen=True, order=True)
@@ -37,7 +37,7 @@ class _Queue:
     """Segments that wait for a worker, and how many may run at once, in the search and per arm."""
 
     def __init__(self, search: Search) -> None:
-        self._after = _passes_after(search)
+        self._after = _steps_after(search)
         self._is_adaptive = {arm.name: arm.algorithm.is_adaptive for arm in search.arms}
         self._most = search.at_once
         self._most_of = {arm.name: arm.at_once for arm in search.arms}
@@ -46,7 +46,7 @@ class _Queue:
         self._arrivals = itertools.count()
 
     def add(self, segment: Segment, *, chain: int) -> None:
-        """Add a segment; `chain` is the passes in a row from its start to its replicate's end."""
+        """Add a segment; `chain` is the steps in a row from its start to its replicate's end."""
         arm = segment.trial.arm
         is_waited_for = self._is_adaptive[arm] or self._after[arm] > 0
         arrival = next(self._arrivals)
@@ -97,8 +97,8 @@ class _Queue:
         return sorted(found)
 
 
-def _passes_after(search: Search) -> dict[str, int]:
-    """Arm -> the passes that run one after another in its followers, and in theirs."""
+def _steps_after(search: Search) -> dict[str, int]:
+    """Arm -> the steps that run one after another in its followers, and in theirs."""
     after = {arm.name: 0 for arm in search.arms}
     for arm in reversed(search.arms):  # a follower stands behind its leader
         if arm.follows is not None:

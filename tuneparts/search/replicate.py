@@ -116,17 +116,17 @@ class Replicate:
     _ended: dict[TrialId, tuple[Segment, Result]] = field(default_factory=dict)
     """Segments of which the algorithm has not been told how they ended."""
     _order: dict[tuple[TrialId, int], int] = field(default_factory=dict)
-    """Trial and passes -> place in the order in which a journal says that results were told."""
+    """Trial and steps -> place in the order in which a journal says that results were told."""
     _heap: list[tuple[float, int, TrialId]] = field(default_factory=list)
     """The trials of `_ended`, and some that were told since; the first to tell first."""
     _arrivals: "itertools.count[int]" = field(default_factory=itertools.count)
     _asked: int = 0
-    """Passes of all segments so far."""
+    """Steps of all segments so far."""
     _chain_at_barrier: int = 0
 
     def repeat(self, told: Iterable[ResultTold]) -> None:
         """Take over from a journal in which order the algorithm got results."""
-        self._order = {(event.trial, event.passes): place for place, event in enumerate(told)}
+        self._order = {(event.trial, event.steps): place for place, event in enumerate(told)}
 
     def start(self, search: Search, metric: Metric) -> Proposals:
         """Make the generator of its algorithm, for one metric or several objectives."""
@@ -146,7 +146,7 @@ class Replicate:
     def begin(self, batch: Batch) -> dict[TrialId, int]:
         """Take over what the algorithm asks for.
 
-        Returns for each trial the passes that follow one another from there to the replicate's end.
+        Returns for each trial the steps that follow one another from there to the replicate's end.
         """
         left = 1 - self._asked / self.arm.cost.expected
         longest = max((one.until - one.start for one in batch.run), default=0)

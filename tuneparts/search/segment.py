@@ -12,15 +12,15 @@ from tuneparts.search.events import TrialId
 
 @dataclass(frozen=True)
 class Segment:
-    """An order to a worker: train one trial until it has spent so many passes."""
+    """An order to a worker: train one trial until it has spent so many steps."""
 
     trial: TrialId
     config: Mapping[str, Any]
     """The method's config as plain values."""
     until: int
-    """Passes at which the segment ends."""
+    """Steps at which the segment ends."""
     start: int = 0
-    """Passes at which it begins."""
+    """Steps at which it begins."""
     round: int = 0
     """Number of segments of the trial that came before."""
     donor: TrialId | None = None

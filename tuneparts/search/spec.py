@@ -73,8 +73,8 @@ class Search(Config):
     metric: str = Field(default_factory=_usual_metric)
     """The metric that selects one trial of each replicate; never one of test data. The first metric
     of the target, such as `val/accuracy` or `val/mse`, unless given."""
-    passes: int = Field(gt=0)
-    """Budget of every trial in passes; an arm with another one says why in its `budget_note`."""
+    steps: int = Field(gt=0)
+    """Budget of every trial in steps; an arm with another one says why in its `budget_note`."""
     seeds: tuple[int, ...] = Field(min_length=1)
     arms: tuple[Arm, ...] = Field(min_length=1)
     score_test_always: bool = False
@@ -182,10 +182,10 @@ class Search(Config):
 
     def _check_arm(self, arm: Arm, before: Sequence[Arm]) -> None:
         """Refuse another budget, wrong seeds, a leader that does not fit, a target out of reach."""
-        if arm.config.passes != self.passes and not arm.budget_note:
+        if arm.config.steps != self.steps and not arm.budget_note:
             raise ValueError(
-                f"every arm spends {self.passes} passes a trial, but `{arm.name}` spends "
-                f"{arm.config.passes}; make them equal, or say why in `budget_note`"
+                f"every arm spends {self.steps} steps a trial, but `{arm.name}` spends "
+                f"{arm.config.steps}; make them equal, or say why in `budget_note`"
             )
         seeds = self.seeds_of(arm)
         if not seeds or len(set(seeds)) < len(seeds):

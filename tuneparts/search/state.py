@@ -37,20 +37,20 @@ class TrialRecord:
     """All that the journal knows of one trial."""
 
     starts: dict[int, TrialStarted] = field(default_factory=dict)
-    """Passes -> the config that the trial has from there on."""
+    """Steps -> the config that the trial has from there on."""
     queued: float | None = None
     """When the first config was given."""
     running: float | None = None
     """When a worker took it up."""
     rows: dict[int, Row] = field(default_factory=dict)
     last: Row | None = None
-    """The row with the most passes."""
+    """The row with the most steps."""
     latest: dict[str, float] = field(default_factory=dict)
     """The newest value of each metric; not every row has all (test scores come at the end)."""
     failed_rounds: dict[int, str] = field(default_factory=dict)
-    """Passes at which a round began that failed -> why."""
+    """Steps at which a round began that failed -> why."""
     told: set[int] = field(default_factory=set)
-    """Passes at which the algorithm got a result, where the journal says so."""
+    """Steps at which the algorithm got a result, where the journal says so."""
     end: TrialEnded | None = None
     worked_until: float | None = None
     """When it ended; unlike the time in `end`, that of a trial that was voided later stays."""
@@ -71,9 +71,9 @@ class TrialRecord:
         elif isinstance(event, Row):
             self._add_row(event, keep_rows=keep_rows)
         elif isinstance(event, _RoundFailed):
-            self.failed_rounds[event.passes] = event.message
+            self.failed_rounds[event.steps] = event.message
         elif isinstance(event, ResultTold):
-            self.told.add(event.passes)
+            self.told.add(event.steps)
         elif isinstance(event, TrialRetried):
             self.end, self.worked_until, self.is_retried = None, None, True
             self._first_report = self._first_report if self.rows else None
@@ -91,9 +91,9 @@ class TrialRecord:
         if isinstance(event, Row):
             return event.step in self.rows
         if isinstance(event, _RoundFailed):
-            return event.passes in self.failed_rounds
+            return event.steps in self.failed_rounds
         if isinstance(event, ResultTold):
-            return event.passes in self.told
+            return event.steps in self.told
         outcome = None if self.end is None else self.end.outcome
         if isinstance(event, TrialRetried):
             return outcome != "failed"
@@ -101,12 +101,12 @@ class TrialRecord:
 
     def _add_start(self, event: TrialStarted) -> bool:
         """A config is news where another one was in force, also if the trial had it before."""
-        passes = event.passes
-        before = self.starts.get(max((p for p in self.starts if p <= passes), default=-1))
-        is_copy = event.donor is not None and passes not in self.starts
+        steps = event.steps
+        before = self.starts.get(max((p for p in self.starts if p <= steps), default=-1))
+        is_copy = event.donor is not None and steps not in self.starts
         if before is not None and before.config == event.config and not is_copy:
             return False
-        self.starts[passes] = event
+        self.starts[steps] = event
         self.queued = event.time if self.queued is None else self.queued
         return True
 
@@ -151,11 +151,11 @@ class TrialRecord:
     @property
     def configs(self) -> list[Mapping[str, Any]]:
         """All configs that it had, oldest first; one that came back stands there again."""
-        return [self.starts[passes].config for passes in sorted(self.starts)]
+        return [self.starts[steps].config for steps in sorted(self.starts)]
 
-    def at(self, passes: int) -> Row | None:
-        """The first row with at least so many passes."""
-        later = [step for step in self.rows if step >= passes]
+    def at(self, steps: int) -> Row | None:
+        """The first row with at least so many steps."""
+        later = [step for step in self.rows if step >= steps]
         return self.rows[min(later)] if later else None
 
 

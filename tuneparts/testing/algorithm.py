@@ -19,7 +19,7 @@ from tuneparts.search.replicate import Replicate, States
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Choice, Dimension, Uniform
 from tuneparts.testing.null import NullConfig
-from tuneparts.training.config import MethodConfig
+from tuneparts.training.config import Method
 
 Score: TypeAlias = Callable[[Segment], float | None]
 """What a segment scores; None if it fails."""
@@ -73,7 +73,7 @@ class AlgorithmContract:
     """
 
     algorithm: ClassVar[Algorithm]
-    config: ClassVar[MethodConfig] = NullConfig(passes=16, interval=2)
+    config: ClassVar[Method] = NullConfig(steps=16, interval=2)
     space: ClassVar[Mapping[str, Dimension]] = {
         "x": Uniform(low=0.1, high=1.0, log=True),
         "seconds": Choice(options=(0.0, 0.5, 2.0)),
@@ -175,8 +175,8 @@ class AlgorithmContract:
                 for one in batch.run:
                     number, end = before.get(one.trial, (-1, 0))
                     assert (one.round, one.start) == (number + 1, end)
-                    assert one.start < one.until <= one.config["passes"]
-                    is_last = one.until == one.config["passes"]
+                    assert one.start < one.until <= one.config["steps"]
+                    is_last = one.until == one.config["steps"]
                     assert is_last or one.until % one.config["interval"] == 0
                     if one.donor is not None:
                         assert before.get(one.donor) == (one.round - 1, one.start)
@@ -200,7 +200,7 @@ class AlgorithmContract:
                     started.add(one.trial)
                     if _failure(score(one)) is not None:
                         failed.add(one.trial)
-                    elif one.until == one.config["passes"]:
+                    elif one.until == one.config["steps"]:
                         ended.add(one.trial)
             assert ended | failed == started
 

@@ -16,7 +16,7 @@ from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
 from tuneparts.methods import catalog
 from tuneparts.training import checkpoint
-from tuneparts.training.config import MethodConfig
+from tuneparts.training.config import Method
 from tuneparts.training.learner import Context, Learner
 
 _MOST_REPORTS = 1000
@@ -24,24 +24,24 @@ _MOST_REPORTS = 1000
 
 
 class LearnerContract:
-    """The laws of a learner, seen on a few dozen passes over toy images.
+    """The laws of a learner, seen on a few dozen steps over toy images.
 
     Inherit it in a class that pytest collects, and name the method's config. Most laws look at the
     same short run, which is trained once.
 
     Example:
-        >>> from tuneparts.methods.baselines.config import StandardConfig
+        >>> from tuneparts.methods.baselines.config import Standard
         >>> class TestMine(LearnerContract):
-        ...     config = StandardConfig(net="mlp")
+        ...     config = Standard(net="mlp")
         >>> TestMine().test_stop_serialise_resume_is_the_uninterrupted_run()
     """
 
-    config: ClassVar[MethodConfig]
+    config: ClassVar[Method]
     data: ClassVar[DataConfig] = DataConfig(name="stripes", num_train=96, num_val=32, num_test=32)
-    """What is learnt from; easy, so that a few passes show that something is learnt."""
-    short: ClassVar[Mapping[str, Any]] = {"passes": 12, "interval": 4, "batch_size": 16}
+    """What is learnt from; easy, so that a few steps show that something is learnt."""
+    short: ClassVar[Mapping[str, Any]] = {"steps": 12, "interval": 4, "batch_size": 16}
     """Set in the config for most laws, where it has such a field: at least three intervals."""
-    longer: ClassVar[Mapping[str, Any]] = {"passes": 120, "interval": 20, "batch_size": 32}
+    longer: ClassVar[Mapping[str, Any]] = {"steps": 120, "interval": 20, "batch_size": 32}
     """Set in the config to see whether the loss falls, likewise."""
     scores: ClassVar[tuple[str, ...]] = ("test/accuracy", "test/nll")
     """What the last report has, and no report before it."""
@@ -53,7 +53,7 @@ class LearnerContract:
         config = self.changed(self.short if changes is None else changes)
         return config.build(Context(task=self.task, seed=seed, device=torch.device("cpu")))
 
-    def changed(self, changes: Mapping[str, Any]) -> MethodConfig:
+    def changed(self, changes: Mapping[str, Any]) -> Method:
         """The config with changes to fields that it has."""
         fields = type(self.config).model_fields
         return self.config.replaced({k: v for k, v in changes.items() if k in fields})
@@ -70,7 +70,7 @@ class LearnerContract:
             learner = self.start()
             rows = history(learner)
             state = checkpoint.to_bytes(learner.state_dict())
-            _runs[key] = Run(rows, learner.passes, state, before, _global_generators())
+            _runs[key] = Run(rows, learner.steps, state, before, _global_generators())
         return _runs[key]
 
     def test_a_worker_finds_the_config_again(self) -> None:
@@ -90,11 +90,11 @@ class LearnerContract:
         assert scored == [False] * (len(rows) - 1) + [True]
         assert [name for name in self.scores if name not in rows[-1]] == []
 
-    def test_passes_are_counted_and_the_budget_is_kept(self) -> None:
+    def test_steps_are_counted_and_the_budget_is_kept(self) -> None:
         run = self.uninterrupted()
-        counted = [row["cost/passes"] for row in run.rows]
+        counted = [row["cost/steps"] for row in run.rows]
         assert counted == sorted(set(counted))
-        assert counted[-1] == run.passes == self.changed(self.short).passes
+        assert counted[-1] == run.steps == self.changed(self.short).steps
 
     def test_the_loss_falls_on_toy_data(self) -> None:
         rows = history(self.start(self.longer))
@@ -113,7 +113,7 @@ class LearnerContract:
         for num_intervals in (1, 2):
             stopped = self._advanced(num_intervals)
             resumed = self._loaded(stopped)
-            assert resumed.passes == stopped.passes
+            assert resumed.steps == stopped.steps
             assert history(resumed) == whole.rows[num_intervals:]
             assert checkpoint.to_bytes(resumed.state_dict()) == whole.state
 
@@ -185,7 +185,7 @@ class Run:
     """All that the laws ask of one uninterrupted run."""
 
     rows: list[dict[str, float]]
-    passes: int
+    steps: int
     state: bytes
     generators_before: Any
     generators_after: Any

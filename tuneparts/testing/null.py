@@ -9,21 +9,21 @@ from torch import nn
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.seeding import derive
-from tuneparts.hypers import HypersConfig
-from tuneparts.training.config import MethodConfig
+from tuneparts.hypers import Hypers
+from tuneparts.training.config import Method
 from tuneparts.training.learner import Columns, Context, Learner
 
 
-class NullConfig(MethodConfig):
+class NullConfig(Method):
     """A method whose score depends on `x` and the seed only.
 
     It is not in the catalog: its `method` is an import path.
     """
 
     method: Literal["tuneparts.testing.null:NullConfig"] = "tuneparts.testing.null:NullConfig"
-    passes: int = Field(default=1, gt=0)
+    steps: int = Field(default=1, gt=0)
     interval: int = Field(default=1, gt=0)
-    hypers: HypersConfig = HypersConfig()
+    hypers: Hypers = Hypers()
     x: float = 0.5
     """The best is 0.7."""
     seconds: float = Field(default=0.0, ge=0)
@@ -34,26 +34,26 @@ class NullConfig(MethodConfig):
 
 
 class NullLearner:
-    """Counts passes and reports a made-up score."""
+    """Counts steps and reports a made-up score."""
 
     def __init__(self, config: NullConfig, context: Context) -> None:
         self.config = config
-        self.passes = 0
+        self.steps = 0
         self._shift = (derive(context.seed, "null") % 1000) / 1e5
 
     @property
     def finished(self) -> bool:
-        return self.passes >= self.config.passes
+        return self.steps >= self.config.steps
 
     def advance(self) -> Mapping[str, float]:
         time.sleep(self.config.seconds)
-        self.passes = min(self.passes + self.config.interval, self.config.passes)
-        score = (1 - (self.config.x - 0.7) ** 2) * self.passes / self.config.passes - self._shift
+        self.steps = min(self.steps + self.config.interval, self.config.steps)
+        score = (1 - (self.config.x - 0.7) ** 2) * self.steps / self.config.steps - self._shift
         metrics = {
             "train/loss": 1 - score,
             "val/accuracy": score,
             "hyper/rotation": self.config.x,
-            "cost/passes": float(self.passes),
+            "cost/steps": float(self.steps),
         }
         return metrics | ({"test/accuracy": score - 0.01} if self.finished else {})
 
@@ -64,7 +64,7 @@ class NullLearner:
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        return {"passes": self.passes}
+        return {"steps": self.steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.passes = int(state["passes"])
+        self.steps = int(state["steps"])

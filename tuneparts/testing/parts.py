@@ -14,8 +14,8 @@ from tuneparts.core.config import parse
 from tuneparts.data.config import DataConfig
 from tuneparts.data.target import Classes
 from tuneparts.data.task import Examples, Task, digest
-from tuneparts.hypers import Hyper, HypersConfig
-from tuneparts.hypers.hypers import Hypers
+from tuneparts.hypers import Hyper, Hypers
+from tuneparts.hypers.hypers import HyperModule
 
 _EXAMPLES = 5
 
@@ -119,8 +119,8 @@ class HyperContract:
     num_outputs: ClassVar[int] = 3
 
     @property
-    def config(self) -> HypersConfig:
-        return parse(HypersConfig, {self.name: self.hyper, "samples": 2})
+    def config(self) -> Hypers:
+        return parse(Hypers, {self.name: self.hyper, "samples": 2})
 
     def net(self) -> nn.Module:
         """A net with a dropout layer, in which hypers of activations act."""
@@ -135,8 +135,8 @@ class HyperContract:
         return net
 
     def built(
-        self, config: HypersConfig | None = None, *, learnable: bool = True
-    ) -> tuple[Hypers, nn.Module]:
+        self, config: Hypers | None = None, *, learnable: bool = True
+    ) -> tuple[HyperModule, nn.Module]:
         """The hypers of a run and its net, in double precision."""
         net = self.net()
         hypers = (config or self.config).build(
@@ -147,7 +147,7 @@ class HyperContract:
         )
         return hypers.double(), net.double()
 
-    def objective(self, hypers: Hypers, net: nn.Module, *, seed: int = 0) -> Tensor:
+    def objective(self, hypers: HyperModule, net: nn.Module, *, seed: int = 0) -> Tensor:
         """The training loss of five examples, with penalties."""
         y_B = torch.arange(_EXAMPLES) % self.num_outputs
         outputs_BK = hypers.predict(net, self._x(), generator=_generator(seed), training=True)
@@ -158,7 +158,7 @@ class HyperContract:
         return torch.randn(_EXAMPLES, *self.in_shape, generator=_generator(7), dtype=torch.float64)
 
     def test_it_survives_json(self) -> None:
-        back = parse(HypersConfig, json.loads(self.config.model_dump_json()))
+        back = parse(Hypers, json.loads(self.config.model_dump_json()))
         assert type(back.parts[self.name]) is type(self.hyper)
         assert back == self.config
 
@@ -203,9 +203,9 @@ class HyperContract:
         if not identity or None in identity.values():
             return
         still = self.hyper.replaced(identity)
-        config = parse(HypersConfig, {self.name: still, "samples": 2})
+        config = parse(Hypers, {self.name: still, "samples": 2})
         hypers, net = self.built(config, learnable=False)
-        bare = HypersConfig().build(learnable=False, net=net, in_shape=self.in_shape)
+        bare = Hypers().build(learnable=False, net=net, in_shape=self.in_shape)
         draws = _generator(0)
         for training in (True, False):
             found = hypers.predict(net, self._x(), generator=draws, training=training)

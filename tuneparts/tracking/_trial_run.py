@@ -26,7 +26,7 @@ _STATUS: dict[str, Status] = {"finished": "FINISHED", "stopped": "FINISHED", "fa
 _LOG = "log.txt"
 """The artifact of a failed trial: the last lines that it printed, and its traceback."""
 _LONGEST_ERROR = 4000
-_COSTS = ("cost/passes", "cost/seconds")
+_COSTS = ("cost/steps", "cost/seconds")
 
 
 def milliseconds(seconds: float) -> int:
@@ -158,7 +158,7 @@ class TrialRun(MlflowRun):
             if _is_number(known[0]) and known.count(known[0]) == len(known):
                 shown.append((known[0], self._starts[0]))
             for number, start in shown:
-                at = milliseconds(start.time), start.passes
+                at = milliseconds(start.time), start.steps
                 self.points.append((f"config/{path}", float(number), *at))
 
     def send(

@@ -13,11 +13,11 @@ from torch import Tensor
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.target import Classes, Target
 from tuneparts.data.task import Task
-from tuneparts.hypers import FixedConfig, Hyper, HypersConfig, Shapes
+from tuneparts.hypers import Augmentation, Hyper, Hypers, Shapes
 from tuneparts.hypers.config import check_images
 from tuneparts.hypers.hyper import Each, Place
-from tuneparts.models import NETS, nets_in
-from tuneparts.models.survey import PROBE
+from tuneparts.nets import NETS, nets_in
+from tuneparts.nets.survey import PROBE
 
 
 def refuse_target(config: BaseModel, task: Task, reason: str) -> None:
@@ -30,7 +30,7 @@ def refuse_target(config: BaseModel, task: Task, reason: str) -> None:
         )
 
 
-def _check_hypers(hypers: HypersConfig, task: Task, *, learnable: bool) -> None:
+def _check_hypers(hypers: Hypers, task: Task, *, learnable: bool) -> None:
     """Refuse hypers that mean nothing for a task, and call those of one's own on two examples."""
     present = hypers.acting_on("inputs")
     if task.has_tokens and present:
@@ -101,7 +101,7 @@ def _check_data(config: BaseModel, task: Task) -> None:
                 f"{task.in_shape}. Use a net of your own, or make the inputs float32."
             )
     are_images = len(task.in_shape) == 3 and not task.has_tokens
-    if not are_images and getattr(config, "augmentation", FixedConfig()) != FixedConfig():
+    if not are_images and getattr(config, "augmentation", Augmentation()) != Augmentation():
         kind = "whole numbers " if task.has_tokens else ""
         raise ConfigError(f"`augmentation` acts on images, but inputs are {kind}{task.in_shape}.")
     # A target of somebody else's is tried on a few labels; ours are tested elsewhere.

@@ -1,7 +1,7 @@
 """The configs of training, without torch: runtime, optimiser, and what every method's config has.
 
 A method is a frozen config that can `build(context)` a `Learner`. What it may define besides is
-listed once, in the docstring of `MethodConfig`.
+listed once, in the docstring of `Method`.
 """
 
 import inspect
@@ -16,8 +16,8 @@ from pydantic import Field, model_validator
 from tuneparts.core import import_path, schema
 from tuneparts.core.config import Config
 from tuneparts.core.errors import ConfigError
-from tuneparts.hypers import FixedConfig, HyperGradient, HypersConfig
-from tuneparts.models import Mlp, Net
+from tuneparts.hypers import Augmentation, HyperGradient, Hypers
+from tuneparts.nets import Mlp, Net
 from tuneparts.training.learner import Context, Learner
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Runtime(Config):
-    """How the passes of a learner are computed: precision, memory layout, kernels.
+    """How the steps of a learner are computed: precision, memory layout, kernels.
 
     None of it changes what a method is, but all of it changes numbers in their last digits or more,
     so it is part of a search and of its digest.
@@ -37,7 +37,7 @@ class Runtime(Config):
     precision: Literal["float32", "tf32", "bf16"] = "float32"
     """`float32` has no shortcuts, on GPUs neither. `tf32` lets NVIDIA GPUs round the factors of
     products to 10 bits in training steps; elsewhere it is float32. `bf16` computes the net in
-    bfloat16 by autocast in weight steps. Weights, optimisers, augmentation, losses, hyper steps,
+    bfloat16 by autocast in updates. Weights, optimisers, augmentation, losses, hyper steps,
     evidence, clustering and scores stay in float32 or better."""
     compile: bool = False
     """Compile the net by `torch.compile`: a minute at the start, fewer and larger kernels then."""
@@ -74,7 +74,7 @@ class Runtime(Config):
                 torch.use_deterministic_algorithms(was_deterministic, warn_only=warned_only)
 
 
-class OptimiserConfig(Config):
+class Optimiser(Config):
     """SGD or Adam, with a schedule over the budget."""
 
     kind: Literal["sgd", "adam"] = "adam"
@@ -125,7 +125,7 @@ class OptimiserConfig(Config):
         """A torch optimiser over the net; call `set_lr` before each step."""
         import torch
 
-        from tuneparts.models.layers import NORMS, SCALARS, names_of
+        from tuneparts.nets.layers import NORMS, SCALARS, names_of
         from tuneparts.training.step import adam
 
         named, scalars = dict(net.named_parameters()), set(names_of(net, SCALARS))
@@ -152,30 +152,30 @@ class OptimiserConfig(Config):
         )
 
 
-class ReleaseConfig(Config):
+class Finetune(Config):
     """How long the stage is, and how it trains."""
 
     fraction: float = Field(default=0.25, gt=0, lt=1)
-    """Share of the run's passes, at its end."""
-    optimiser: OptimiserConfig | None = None
+    """Share of the run's steps, at its end."""
+    optimiser: Optimiser | None = None
     """Its schedule runs over the stage; None for the settings of the run, started afresh."""
 
-    def start(self, passes: int) -> int:
-        """The pass at which the stage begins, in a run of so many; neither first nor last."""
-        return max(1, min(passes - 1, passes - round(self.fraction * passes)))
+    def start(self, steps: int) -> int:
+        """The step at which the stage begins, in a run of so many; neither first nor last."""
+        return max(1, min(steps - 1, steps - round(self.fraction * steps)))
 
-    def progress(self, spent: int, passes: int) -> float:
+    def progress(self, spent: int, steps: int) -> float:
         """Fraction of the present stage that is spent: what its schedule is a function of."""
-        start = self.start(passes)
-        return spent / start if spent < start else (spent - start) / max(1, passes - start)
+        start = self.start(steps)
+        return spent / start if spent < start else (spent - start) / max(1, steps - start)
 
 
-class MethodConfig(Config):
-    """What every method's config has: a budget in passes and a reporting interval.
+class Method(Config):
+    """What every method's config has: a budget in steps and a reporting interval.
 
     A method owes `build`, and may say seven things more, each with a default: `metrics` (or, where
     they depend on its fields, `declared_metrics`), `needs_data`, `classes_only`, `takes_runtime`,
-    `check`, `measurable` and `can_be_packed`. A `SupervisedConfig` also says what it does with
+    `check`, `measurable` and `can_be_packed`. A `SupervisedMethod` also says what it does with
     hypers: `hyper_gradient` and `penalises_weights`.
 
     The field `method` names the method, so that a config that was written as JSON finds its class
@@ -183,12 +183,12 @@ class MethodConfig(Config):
     own import path. `examples/own_method.py` shows such a class.
     """
 
-    passes: int = Field(default=400, gt=0)
+    steps: int = Field(default=400, gt=0)
     """Budget of forward-backwards over one batch."""
     interval: int = Field(default=100, gt=0)
-    """Passes between two reports."""
+    """Forward between two reports."""
     runtime: Runtime | None = None
-    """Precision and layout of the passes; None for that of the search."""
+    """Precision and layout of the steps; None for that of the search."""
     learner: ClassVar[str] = ""
     """Import path of the class that `build` calls with config and context, unless overridden."""
     metrics: ClassVar[tuple[schema.Metric, ...]] = ()
@@ -196,7 +196,7 @@ class MethodConfig(Config):
     figures: ClassVar[tuple[str, ...]] = ()
     """Figures of reports of its arms besides those that the search asks for."""
     takes_runtime: ClassVar[bool | Literal["compiled"]] = False
-    """Whether its learner trains by `loss_on`, or calls nets by `passes.run`, and so takes part in
+    """Whether its learner trains by `loss_on`, or calls nets by `forward.run`, and so takes part in
     a `runtime`; `compiled` if it trains one net as it is, which `runtime.compile` can compile."""
     needs_data: ClassVar[bool] = True
     """Whether its learner reads the data of the search."""
@@ -238,7 +238,7 @@ class MethodConfig(Config):
         super().__init_subclass__(**options)
         own = inspect.get_annotations(cls)
         is_ours = cls.__module__.partition(".")[0] == "tuneparts"
-        builds = cls.learner or cls.build is not MethodConfig.build
+        builds = cls.learner or cls.build is not Method.build
         if not is_ours and "method" not in own and builds:
             path = import_path.name_of(cls)
             cls.__annotations__ = {**own, "method": Literal[path]}
@@ -254,7 +254,7 @@ class MethodConfig(Config):
         return learner
 
     def measurable(self) -> tuple[Self, int]:
-        """A config whose first passes cost what others do, and passes made once for all trials."""
+        """A config whose first steps cost what others do, and steps made once for all trials."""
         return self, 0
 
     @property
@@ -263,16 +263,16 @@ class MethodConfig(Config):
         return False
 
 
-class SupervisedConfig(MethodConfig):
+class SupervisedMethod(Method):
     """A net, its hypers, an optimiser and batches."""
 
     net: Net = Mlp()
     """Which net, by name or as a config of its own."""
-    hypers: HypersConfig = HypersConfig()
+    hypers: Hypers = Hypers()
     """Augmentation and the like: learnt by some methods, given to others."""
-    optimiser: OptimiserConfig = OptimiserConfig()
+    optimiser: Optimiser = Optimiser()
     batch_size: int = Field(default=50, gt=0)
-    """Examples in the batch of one pass."""
+    """Examples in the batch of one step."""
     train_on: Literal["train", "all"] = "train"
     """`train` keeps the validation split for selection; `all` trains on both."""
     takes_runtime: ClassVar[bool | Literal["compiled"]] = True
@@ -307,16 +307,16 @@ class SupervisedConfig(MethodConfig):
             check._check_hypers(self.hypers, task, learnable=self.hyper_gradient != "none")
 
 
-class MembersConfig(MethodConfig):
+class EnsembleMethod(Method):
     """An optimiser, batches, and what is measured at the end."""
 
     takes_runtime: ClassVar[bool | Literal["compiled"]] = True
-    optimiser: OptimiserConfig = OptimiserConfig()
+    optimiser: Optimiser = Optimiser()
     batch_size: int = Field(default=50, gt=0)
-    """Examples in the batch of one pass."""
+    """Examples in the batch of one step."""
     train_on: Literal["train", "all"] = "train"
     """`train` keeps the validation split for selection; `all` trains on both."""
-    augmentation: FixedConfig = FixedConfig()
+    augmentation: Augmentation = Augmentation()
     """Crop, flip and cutout of training images, the same for all members."""
     interpolation_points: int = Field(default=0, ge=0)
     """Points on the line between the first two members to score at the end; 0 for none."""

@@ -26,7 +26,7 @@ class Learner(Protocol):
         """Whether the whole budget is spent; `advance` must not be called any more."""
 
     @property
-    def passes(self) -> int:
+    def steps(self) -> int:
         """Forward-backwards over one batch so far."""
 
     def advance(self) -> Mapping[str, float]:
@@ -110,9 +110,9 @@ class Context:
     stream: tuple[str | int, ...] = ()
     """What names the trial among others of its seed: search, arm and index."""
 
-    def seeded_globals(self, passes: int | None = None) -> AbstractContextManager[None]:
+    def seeded_globals(self, steps: int | None = None) -> AbstractContextManager[None]:
         """Seed the global generators for one interval of the trial, and restore them after it."""
-        part = "build" if passes is None else passes
+        part = "build" if steps is None else steps
         return seeding.seeded_globals(self.seed, "globals", *self.stream, part)
 
 

@@ -22,17 +22,17 @@ from tuneparts.data.batches import Batches
 from tuneparts.data.device_examples import DeviceExamples, kept_on_device
 from tuneparts.data.target import Reduction, Target
 from tuneparts.data.task import Examples
-from tuneparts.hypers.hypers import Hypers
-from tuneparts.models.survey import draws_globally, lay_out
+from tuneparts.hypers.hypers import HyperModule
+from tuneparts.nets.survey import draws_globally, lay_out
 from tuneparts.training.config import (
-    MembersConfig,
-    MethodConfig,
-    OptimiserConfig,
+    EnsembleMethod,
+    Method,
+    Optimiser,
     Runtime,
-    SupervisedConfig,
+    SupervisedMethod,
 )
+from tuneparts.training.forward import Forward
 from tuneparts.training.learner import Columns, Context
-from tuneparts.training.passes import Passes
 from tuneparts.training.state import Stateful
 from tuneparts.training.step import Batch, gradient_step, loss_on, set_lr
 
@@ -42,9 +42,9 @@ EVAL_BATCH = 500
 
 @dataclass(frozen=True)
 class Step:
-    """What one step cost and the losses that it saw, as detached scalars on the device."""
+    """What one update cost, in steps, and the losses that it saw: detached scalars there."""
 
-    passes: int
+    cost: int
     losses: Mapping[str, Tensor]
 
 
@@ -78,7 +78,7 @@ class FinalModule(nn.Module):
 class UnderHypers(nn.Module):
     """Predicts with a net under its hypers, averaged over draws of a fixed stream."""
 
-    def __init__(self, net: nn.Module, hypers: Hypers, seed: int) -> None:
+    def __init__(self, net: nn.Module, hypers: HyperModule, seed: int) -> None:
         super().__init__()
         self.net = net
         self.hypers = hypers
@@ -101,14 +101,14 @@ class _MeanOfMembers(nn.Module):
         return self.target.combined(self.model(x))
 
 
-class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
-    """A `Learner` whose interval is a number of passes.
+class LoopLearner(Stateful, ABC, values=("_steps", "_updates")):
+    """A `Learner` whose interval is a number of steps.
 
     A method implements `step` and `evaluate`, and names what `step` changes in the `parts` and
     `values` of its class, see `Stateful`.
     """
 
-    def __init__(self, config: MethodConfig, context: Context) -> None:
+    def __init__(self, config: Method, context: Context) -> None:
         config.check(context.task)
         if context.task.corrupted is not None and type(self).predictor is LoopLearner.predictor:
             raise ConfigError(
@@ -117,13 +117,13 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
             )
         self.config = config
         self.context = context
-        self.training_passes = Passes(config.runtime or Runtime(), context.device)
-        self._passes = 0
-        self._weight_steps = 0
+        self.forward = Forward(config.runtime or Runtime(), context.device)
+        self._steps = 0
+        self._updates = 0
 
     @abstractmethod
     def step(self) -> Step:
-        """One update; may spend fewer passes than usual when the budget ends."""
+        """One update; may spend fewer steps than usual when the budget ends."""
 
     @abstractmethod
     def evaluate(self) -> dict[str, float]:
@@ -140,7 +140,7 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
 
     def laid_out(self, net: nn.Module, in_shape: tuple[int, ...] | None = None) -> nn.Module:
         """The same net, in the memory layout that is quick for it on this run's device."""
-        layout, context = self.training_passes.runtime.channels_last, self.context
+        layout, context = self.forward.runtime.channels_last, self.context
         return lay_out(net, in_shape or context.task.in_shape, context.device, channels_last=layout)
 
     def predictor(self) -> nn.Module:
@@ -161,36 +161,36 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
 
     @property
     def finished(self) -> bool:
-        return self._passes >= self.config.passes
+        return self._steps >= self.config.steps
 
     @property
-    def passes(self) -> int:
-        return self._passes
+    def steps(self) -> int:
+        return self._steps
 
     @property
     def progress(self) -> float:
         """Fraction of the budget that is spent: what schedules are a function of."""
-        return self._passes / self.config.passes
+        return self._steps / self.config.steps
 
     def interval_is_over(self, start: int) -> bool:
-        """Whether it is time to report, in an interval that began at pass `start`."""
-        return self._passes >= start + self.config.interval
+        """Whether it is time to report, in an interval that began at step `start`."""
+        return self._steps >= start + self.config.interval
 
     def advance(self) -> dict[str, float]:
-        start, seen, passes = self._passes, dict[str, list[Tensor]](), self.training_passes
-        with passes.runtime.numerics(self.context.device, is_training=False):
+        start, seen, forward = self._steps, dict[str, list[Tensor]](), self.forward
+        with forward.runtime.numerics(self.context.device, is_training=False):
             while not (self.finished or self.interval_is_over(start)):
-                with passes.training():
+                with forward.training():
                     step = self.step()
                 self.count(step)
                 for name, loss in step.losses.items():
                     seen.setdefault(name, []).append(loss)
-            has_run, passes.has_run = passes.has_run, False
-            is_plain = passes.runtime == Runtime(deterministic=passes.runtime.deterministic)
+            has_run, forward.has_run = forward.has_run, False
+            is_plain = forward.runtime == Runtime(deterministic=forward.runtime.deterministic)
             if "train/loss" in seen and not (has_run or is_plain):
                 raise ConfigError(
-                    f"{passes.runtime!r} had no effect: a method takes part by calling nets by "
-                    "`loss_on` or `tuneparts.training.passes.run`, but this one never has."
+                    f"{forward.runtime!r} had no effect: a method takes part by calling nets by "
+                    "`loss_on` or `tuneparts.training.forward.run`, but this one never has."
                 )
             return self.report(seen, start)
 
@@ -216,8 +216,8 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
 
     def count(self, step: Step) -> None:
         """Count what a step cost; one that moved hypers alone has no training loss."""
-        self._passes += step.passes
-        self._weight_steps += "train/loss" in step.losses
+        self._steps += step.cost
+        self._updates += "train/loss" in step.losses
 
     def report(self, seen: Mapping[str, list[Tensor]], start: int) -> dict[str, float]:
         """The mean losses of an interval, the costs so far, and the scores."""
@@ -229,18 +229,18 @@ class LoopLearner(Stateful, ABC, values=("_passes", "_weight_steps")):
             for number, value in enumerate(values):
                 if not math.isfinite(value):
                     raise DivergedError(
-                        f"`{name}` must stay finite, but is {value} at step {number} after pass "
+                        f"`{name}` must stay finite, but is {value} at step {number} after step "
                         f"{start} (seed {self.context.seed}). Lower the learning rate, or look at "
                         f"the config: {self.config.model_dump_json()}"
                     )
-        metrics["cost/passes"] = float(self._passes)
-        if self._weight_steps >= 0:
-            metrics["cost/weight_steps"] = float(self._weight_steps)
+        metrics["cost/steps"] = float(self._steps)
+        if self._updates >= 0:
+            metrics["cost/updates"] = float(self._updates)
         return {**metrics, **self.evaluate(), **self.corrupted_scores()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        # A state from before weight steps were counted has no count, and gets none.
-        super().restore({"weight_steps": -(10**12), **state})
+        # A state from before updates were counted has no count, and gets none.
+        super().restore({"updates": -(10**12), **state})
 
 
 @torch.no_grad()
@@ -255,9 +255,9 @@ def outputs_of(
 class _DataLearner(LoopLearner):
     """A learner with the parts of its data on the device."""
 
-    config: SupervisedConfig | MembersConfig
+    config: SupervisedMethod | EnsembleMethod
 
-    def __init__(self, config: SupervisedConfig | MembersConfig, context: Context) -> None:
+    def __init__(self, config: SupervisedMethod | EnsembleMethod, context: Context) -> None:
         super().__init__(config, context)
         task, is_all = context.task, config.train_on == "all"
         self.train_data = self._on_device(task.train.joined(task.val) if is_all else task.train)
@@ -294,10 +294,10 @@ class _DataLearner(LoopLearner):
 class SupervisedLearner(_DataLearner, parts=("hypers",)):
     """Data on the device, a net with hypers, and scores of it on validation and test data."""
 
-    config: SupervisedConfig
+    config: SupervisedMethod
 
     def __init__(
-        self, config: SupervisedConfig, context: Context, *, learns_hypers: bool = False
+        self, config: SupervisedMethod, context: Context, *, learns_hypers: bool = False
     ) -> None:
         super().__init__(config, context)
         task = context.task
@@ -305,7 +305,7 @@ class SupervisedLearner(_DataLearner, parts=("hypers",)):
             config.hypers.check_likelihood()
         with seeding.isolated(context.seed, "init"):
             net = self.laid_out(config.net.build(task.in_shape, task.num_outputs))
-        self.hypers: Hypers = config.hypers.build(
+        self.hypers: HyperModule = config.hypers.build(
             learnable=learns_hypers, net=net, in_shape=task.in_shape, num_outputs=task.num_outputs
         ).to(context.device)
         self.net: nn.Module = net.to(context.device)
@@ -371,7 +371,7 @@ class Release(Stateful, parts=("optimiser", "batches", "augmentation")):
     Validation-set optimisation calls this fine-tuning (Mlodozeniec et al. 2023, I.4).
     """
 
-    def __init__(self, learner: SupervisedLearner, optimiser: OptimiserConfig | None) -> None:
+    def __init__(self, learner: SupervisedLearner, optimiser: Optimiser | None) -> None:
         self._net, self._hypers, self._loss = learner.net, learner.hypers, learner.batch_loss
         self.examples = learner.train_data
         self.config = optimiser or learner.config.optimiser
@@ -380,10 +380,10 @@ class Release(Stateful, parts=("optimiser", "batches", "augmentation")):
         self.augmentation = learner.generator("augment release")
 
     def step(self, progress: float) -> Step:
-        """One update, one pass."""
+        """One update."""
         set_lr(self.optimiser, self.config.lr_at(progress))
         batch = self.examples.take(self.batches.next(), of=self.batches)
         with self._hypers.detached():
             loss = self._loss(batch, self.augmentation)
         gradient_step(self._hypers.penalised(loss, self._net.parameters()), self.optimiser)
-        return Step(passes=1, losses={"train/loss": loss.detach()})
+        return Step(cost=1, losses={"train/loss": loss.detach()})

@@ -1,6 +1,6 @@
 """What every method that trains several members on one data set shares.
 
-A pass is one batch through all members: methods are compared at equally many updates, and
+A step is one batch through all members: methods are compared at equally many updates, and
 `size/flops` says what each costs. An ensemble can stop after any of its members: every subset is an
 operating point, accuracy against operations (the anytime inference of Teterwak et al. 2024), and
 costs what its members cost.
@@ -22,13 +22,13 @@ from torch.nn.functional import cross_entropy
 from tuneparts.core import seeding
 from tuneparts.data.batches import Batches
 from tuneparts.data.target import Classes, Reduction
-from tuneparts.models import NetConfig
-from tuneparts.models.sizes import count_flops, count_parameters
-from tuneparts.models.surgery import reweighted, standalone
-from tuneparts.training.config import MembersConfig
+from tuneparts.nets import NetConfig
+from tuneparts.nets.sizes import count_flops, count_parameters
+from tuneparts.nets.surgery import reweighted, standalone
+from tuneparts.training.config import EnsembleMethod
+from tuneparts.training.forward import run
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import EVAL_BATCH, Step, _DataLearner, _MeanOfMembers, outputs_of
-from tuneparts.training.passes import run
 from tuneparts.training.step import Batch, gradient_step, set_lr
 
 ALL_SUBSETS_UP_TO = 6
@@ -215,11 +215,11 @@ class NetMembers(Members):
 class MembersLearner(_DataLearner, parts=("model", "optimiser", "_batches", "_augmentation")):
     """One step updates all members on one batch; a method sets `model` and `optimiser`."""
 
-    config: MembersConfig
+    config: EnsembleMethod
     model: Members
     optimiser: torch.optim.Optimizer
 
-    def __init__(self, config: MembersConfig, context: Context) -> None:
+    def __init__(self, config: EnsembleMethod, context: Context) -> None:
         super().__init__(config, context)
         self._batches = self.new_batches()
         self._augmentation = self.generator("augment")
@@ -273,7 +273,7 @@ class MembersLearner(_DataLearner, parts=("model", "optimiser", "_batches", "_au
     def step(self) -> Step:
         set_lr(self.optimiser, self.config.optimiser.lr_at(self.progress))
         loss_M = self.update()
-        return Step(passes=1, losses={"train/loss": loss_M.detach().mean()})
+        return Step(cost=1, losses={"train/loss": loss_M.detach().mean()})
 
     def update(self) -> Tensor:
         """Move all parameters by the gradient of one batch; the loss of each member (M,)."""

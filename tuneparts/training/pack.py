@@ -27,9 +27,9 @@ from torch.nn import functional
 
 from tuneparts.core.errors import ConfigError, DivergedError
 from tuneparts.data.target import Binary, Classes, Values
-from tuneparts.hypers.affine import Affine, resample
+from tuneparts.hypers.affine import AffineModule, resample
 from tuneparts.hypers.parts import Act, DropoutSlot
-from tuneparts.training.config import Runtime, SupervisedConfig
+from tuneparts.training.config import Runtime, SupervisedMethod
 from tuneparts.training.loop import Step, SupervisedLearner
 from tuneparts.training.process import keep_freed_memory
 from tuneparts.training.state import _lay_out_moments
@@ -48,7 +48,7 @@ _SHARED = {"kind", "momentum", "nesterov", "scalar_lr_factor"}
 """Fields of the optimiser that are the same in a pack; rates, schedules and decay may differ."""
 
 
-def pack_key(config: SupervisedConfig) -> str:
+def pack_key(config: SupervisedMethod) -> str:
     """What the configs of one pack have in common, as text.
 
     The numbers of hypers may differ, but not whether they do something. Where several samples are
@@ -87,7 +87,7 @@ class PackableLearner(SupervisedLearner):
 
 
 class Pack:
-    """Learners of one seed and `pack_key` that have spent the same passes, trained together.
+    """Learners of one seed and `pack_key` that have spent the same steps, trained together.
 
     The number of slots and the slot of a trial decide how its numbers are rounded; what other slots
     hold does not, so those without a learner are computed as well.
@@ -124,7 +124,7 @@ class Pack:
 
     def advance(self) -> dict[int, dict[str, float] | DivergedError]:
         """Train for one interval; returns what each slot reports, or why it cannot go on."""
-        first, start = self._first, self._first.passes
+        first, start = self._first, self._first.steps
         common = dataclasses.replace(first.context, stream=())  # the same, whichever is first
         losses: list[Tensor] = []
         found: dict[int, dict[str, float] | DivergedError] = {}
@@ -133,7 +133,7 @@ class Pack:
                 while not (first.finished or first.interval_is_over(start)):
                     losses.append(self.step())
                     for learner in self._learners.values():
-                        learner.count(Step(passes=1, losses={"train/loss": losses[-1]}))
+                        learner.count(Step(cost=1, losses={"train/loss": losses[-1]}))
             for slot, learner in self._learners.items():
                 learner.skip_to(first)
                 own = torch.stack(losses)[:, slot]
@@ -166,7 +166,7 @@ class Pack:
         """What all slots see (N, ...), or what each of them sees (P, N, ...)."""
         if not any(self._parts):
             return self._first.hypers.inputs(x, self._first.augmentation, training=True)
-        if all(len(one) == 1 and isinstance(one[0], Affine) for one in self._parts):
+        if all(len(one) == 1 and isinstance(one[0], AffineModule) for one in self._parts):
             # All samples of an image stand together: one call that takes half as long.
             B, S = len(x), self._first.hypers.num_samples(training=True)
             streams = [learner.augmentation for learner in self._learners.values()]

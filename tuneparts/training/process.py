@@ -2,7 +2,7 @@
 
 glibc gives large blocks back to the kernel as soon as they are free, and the next step takes a page
 fault for each 4 KiB of its activations: half the time of a step of a small ResNet. Threads wait for
-each other in every layer: on a busy machine small passes took six to thirteen times as long on two
+each other in every layer: on a busy machine small steps took six to thirteen times as long on two
 (docs/log.md). The rule looks at sizes and not at the clock, so that numbers stay the same: threads
 add in another order.
 """
@@ -40,7 +40,7 @@ def threads_for(
     num_examples: int,
     device: "torch.device",
 ) -> Iterator[None]:
-    """Train on one thread of the CPU where passes over these nets, with all samples, are small."""
+    """Train on one thread of the CPU where steps over these nets, with all samples, are small."""
     import torch
 
     before = torch.get_num_threads()
@@ -56,7 +56,7 @@ def threads_for(
 
 def _operations(net: "nn.Module", in_shape: tuple[int, ...]) -> int:
     """Of one example; 0 where the net runs only with real numbers in it."""
-    from tuneparts.models.sizes import count_flops
+    from tuneparts.nets.sizes import count_flops
 
     for is_whole in (False, True):
         try:

@@ -20,7 +20,7 @@ def run_through(
     learner: Learner,
     *,
     what: str,
-    passes: int,
+    steps: int,
     report: Report | None = None,
     console: Console | None = None,
     partial: Path | None = None,
@@ -39,8 +39,8 @@ def run_through(
     if state.get("key") == key:
         learner.load_state_dict(state["learner"])
         rows += state["rows"]
-    with _bar(console or Console(stderr=True), what, passes, is_wanted=report is None) as move:
-        move(learner.passes, "")
+    with _bar(console or Console(stderr=True), what, steps, is_wanted=report is None) as move:
+        move(learner.steps, "")
         while not learner.finished:
             rows.append(learner.advance())
             if report is not None:
@@ -49,23 +49,23 @@ def run_through(
                 kept = {"key": key, "learner": learner.state_dict(), "rows": rows}
                 checkpoint.save(partial, kept)
             loss = rows[-1].get("train/loss")
-            move(learner.passes, "" if loss is None else f"loss {loss:.3f}")
+            move(learner.steps, "" if loss is None else f"loss {loss:.3f}")
     return rows
 
 
 @contextmanager
 def _bar(
-    console: Console, what: str, passes: int, *, is_wanted: bool
+    console: Console, what: str, steps: int, *, is_wanted: bool
 ) -> Iterator[Callable[[int, str], None]]:
-    """A bar that is gone at the end, moved to so many passes with words behind it."""
+    """A bar that is gone at the end, moved to so many steps with words behind it."""
     if is_wanted and console.is_jupyter:  # rich and tqdm need ipywidgets, which is often missing
         from IPython.display import HTML, display
 
         place = display(HTML(""), display_id=True)
 
         def show(done: int, words: str) -> None:
-            bar = f'<progress max="{passes}" value="{done}"></progress>'
-            text = f"{done:,} of {passes:,} passes {words}"
+            bar = f'<progress max="{steps}" value="{done}"></progress>'
+            text = f"{done:,} of {steps:,} steps {words}"
             if place is not None:
                 place.update(HTML(f"{escape(what)} {bar} {escape(text)}"))
 
@@ -78,5 +78,5 @@ def _bar(
     with Progress(
         *columns, TimeRemainingColumn(), console=console, transient=True, disable=is_hidden
     ) as bar:
-        shown = bar.add_task(what, total=passes, loss="")
+        shown = bar.add_task(what, total=steps, loss="")
         yield lambda done, words: bar.update(shown, completed=done, loss=words)

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.optim.optimizer import ParamsT
 
 from tuneparts.data.target import Reduction, Target
-from tuneparts.hypers.hypers import Hypers
-from tuneparts.training.passes import run
+from tuneparts.hypers.hypers import HyperModule
+from tuneparts.training.forward import run
 
 Batch = tuple[Tensor, Tensor]
 """Normalised inputs (B, ...) and labels (B,)."""
@@ -21,7 +21,7 @@ def loss_on(
     batch: Batch,
     *,
     net: Callable[[Tensor], Tensor],
-    hypers: Hypers,
+    hypers: HyperModule,
     target: Target,
     generator: torch.Generator,
     reduction: Reduction = "mean",

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from tuneparts import models
+from tuneparts import nets
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
 from tuneparts.training.learner import Context
@@ -20,5 +20,5 @@ def context(stripes) -> Context:
 @pytest.fixture
 def small() -> dict:
     """Fields of a small image classifier."""
-    net = models.DigitsCnn(channels=(4, 6), hidden=10)
-    return {"net": net, "batch_size": 8, "interval": 10, "passes": 40}
+    net = nets.DigitsCnn(channels=(4, 6), hidden=10)
+    return {"net": net, "batch_size": 8, "interval": 10, "steps": 40}

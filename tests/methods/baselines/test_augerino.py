@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.baselines.config import AugerinoConfig
+from tuneparts.methods.baselines.config import Augerino
 from tuneparts.methods.baselines.standard import SAFE_WIDTH, _reward
 
 WIDTHS = st.lists(st.floats(0.01, 30), min_size=6, max_size=6)
@@ -18,7 +18,7 @@ WIDTHS = st.lists(st.floats(0.01, 30), min_size=6, max_size=6)
 
 def _learner(context, small, **fields):
     fields = {"hypers": {"affine": {"rotation": 0.3}, "samples": 2}, **small, **fields}
-    return parse(AugerinoConfig, fields).build(context)
+    return parse(Augerino, fields).build(context)
 
 
 @settings(max_examples=50, deadline=None)
@@ -88,4 +88,4 @@ def test_a_step_is_one_joint_backward(context, small, kind):
 )
 def test_a_config_without_widths_is_refused(hypers):
     with pytest.raises(ConfigError, match=r"Augerino learns affine widths.*lila"):
-        parse(AugerinoConfig, {"hypers": hypers})
+        parse(Augerino, {"hypers": hypers})

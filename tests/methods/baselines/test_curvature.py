@@ -8,10 +8,10 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from tuneparts import models
+from tuneparts import nets
 from tuneparts.core import _torchvision, seeding
 from tuneparts.core.errors import ConfigError, DivergedError
-from tuneparts.hypers import HypersConfig
+from tuneparts.hypers import Hypers
 from tuneparts.methods.baselines._curvature import (
     averaged,
     check_factors,
@@ -23,10 +23,10 @@ from tuneparts.methods.baselines._curvature import (
 )
 
 NETS = {
-    "mlp": (models.Mlp(widths=(5, 4)), (1, 4, 4)),
-    "digits_cnn": (models.DigitsCnn(channels=(2, 3), hidden=4), (1, 4, 4)),
-    "fixup_resnet": (models.FixupResNet(depth=8, planes=2), (3, 4, 4)),
-    "group_norms": (models.ResNet50Gn(num_per_stage=1), (3, 4, 4)),
+    "mlp": (nets.Mlp(widths=(5, 4)), (1, 4, 4)),
+    "digits_cnn": (nets.DigitsCnn(channels=(2, 3), hidden=4), (1, 4, 4)),
+    "fixup_resnet": (nets.FixupResNet(depth=8, planes=2), (3, 4, 4)),
+    "group_norms": (nets.ResNet50Gn(num_per_stage=1), (3, 4, 4)),
 }
 GGN = {"diagonal": diagonal_ggn, "kronecker": kronecker_ggn}
 
@@ -39,7 +39,7 @@ def _case(name, *, num=4, learnable=False, **hypers):
             for parameter in net.parameters():
                 parameter.add_(0.1 * torch.randn_like(parameter))
         x = torch.randn(num, *shape, dtype=torch.float64)
-    made = HypersConfig(**hypers).build(learnable=learnable, net=net, in_shape=shape).double()
+    made = Hypers(**hypers).build(learnable=learnable, net=net, in_shape=shape).double()
 
     def predict(f):
         generator = torch.Generator().manual_seed(1)

@@ -6,11 +6,11 @@ import math
 import pytest
 import torch
 
-from tuneparts import models
+from tuneparts import nets
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.baselines._curvature import decomposed, diagonal_ggn, kronecker_ggn
-from tuneparts.methods.baselines.config import LaplaceConfig, StandardConfig
+from tuneparts.methods.baselines.config import Laplace, Standard
 from tuneparts.training import checkpoint
 
 GGN = {"diagonal": diagonal_ggn, "kronecker": kronecker_ggn}
@@ -24,10 +24,10 @@ def _learner(context, small, **fields):
         "hypers": HYPERS,
         "evidence_batch": 6,
         "evidence_every": 5,
-        "passes": 60,
+        "steps": 60,
         **fields,
     }
-    return parse(LaplaceConfig, fields).build(context)
+    return parse(Laplace, fields).build(context)
 
 
 def _finish(learner):
@@ -41,15 +41,15 @@ def _finish(learner):
 def test_steps_come_in_turn_and_keep_the_budget(context, small, curvature, cost):
     learner = _learner(context, small, burn_in=0.2, curvature=curvature)
     assert context.task.num_classes == 4
-    passes = []
+    steps = []
     while not learner.finished:
         step = learner.step()
-        learner._passes += step.passes
-        passes.append(step.passes)
-    assert sum(passes) == 60
-    assert passes[:12] == [1] * 12  # burn-in
-    assert passes[12] == cost
-    assert passes[13:19] == [1] * 5 + [cost]
+        learner._steps += step.cost
+        steps.append(step.cost)
+    assert sum(steps) == 60
+    assert steps[:12] == [1] * 12  # burn-in
+    assert steps[12] == cost
+    assert steps[13:19] == [1] * 5 + [cost]
 
 
 def test_a_weight_step_is_towards_the_posterior_maximum(context, small):
@@ -181,7 +181,7 @@ def test_a_net_that_follows_trains_under_the_prior(context, small):
     decays = {name: one for name, one in found.items() if name.startswith("weight_prior.")}
     assert len(decays) == len(list(learner.net.parameters()))
     assert min(decays.values()) > 0.3
-    config = parse(StandardConfig, {**small, **fields})
+    config = parse(Standard, {**small, **fields})
     follower = config.replaced({"hypers": config.hypers.at(decays).model_dump()}).build(context)
     assert follower.hypers.values() == {f"hyper/{name}": one for name, one in decays.items()}
     learner.weight_step()
@@ -192,7 +192,7 @@ def test_a_net_that_follows_trains_under_the_prior(context, small):
 
 def test_a_prior_of_another_net_is_refused(context, small):
     config = parse(
-        StandardConfig,
+        Standard,
         {**small, "hypers": {"weight_prior": {"kind": "weight_prior", "decay": (1,)}}},
     )
     with pytest.raises(ConfigError, match="one number for each tensor, but got 1 for 8"):
@@ -220,7 +220,7 @@ def test_what_cannot_be_is_refused_with_the_cure(context, small):
     with pytest.raises(ConfigError, match=r"`max_gb` = 1e-06: Kronecker factors"):
         _learner(context, small, curvature="kronecker", max_gb=1e-6)
     with pytest.raises(ConfigError, match="without batch norms"):
-        _learner(context, {**small, "net": models.WideResNet(depth=10, width=1)})
+        _learner(context, {**small, "net": nets.WideResNet(depth=10, width=1)})
     with pytest.raises(ConfigError, match="dropout"):
         _learner(context, small, hypers={"dropout": {"rate": 0.1}})
     with pytest.raises(ConfigError, match="precision is the weight decay"):

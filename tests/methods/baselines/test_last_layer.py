@@ -17,7 +17,7 @@ from tuneparts.methods.baselines._last_layer import (
     median_distance,
     rbf,
 )
-from tuneparts.methods.baselines.config import LastLayerConfig
+from tuneparts.methods.baselines.config import LastLayer
 
 NOISE = 0.05
 
@@ -95,7 +95,7 @@ HYPERS = {"affine": {"rotation": 0.3}, "samples": 3}
 
 def _learner(context, small, **fields):
     fields = {"hypers": HYPERS, "num_inducing": 12, **small, **fields}
-    return parse(LastLayerConfig, fields).build(context)
+    return parse(LastLayer, fields).build(context)
 
 
 def test_a_hyper_step_moves_hypers_alone_and_a_weight_step_weights_alone(context, small):
@@ -137,18 +137,18 @@ def test_hyper_steps_wait_for_the_burn_in_and_keep_the_budget(context, small):
     kinds = []
     while not learner.finished:
         step = learner.step()
-        learner._passes += step.passes
+        learner._steps += step.cost
         kinds.append("hyper" if "train/hyper_loss" in step.losses else "weight")
-    assert learner.passes == 40
+    assert learner.steps == 40
     assert kinds[:20] == ["weight"] * 20
     assert kinds[20:25] == ["hyper", "weight", "weight", "weight", "hyper"]
 
 
-@pytest.mark.parametrize(("num_inducing", "passes"), [(12, 1), (24, 1), (25, 2), (100, 3)])
-def test_inducing_examples_count_as_passes(small, num_inducing, passes):
-    config = parse(LastLayerConfig, {**small, "hypers": HYPERS, "num_inducing": num_inducing})
+@pytest.mark.parametrize(("num_inducing", "steps"), [(12, 1), (24, 1), (25, 2), (100, 3)])
+def test_inducing_examples_count_as_steps(small, num_inducing, steps):
+    config = parse(LastLayer, {**small, "hypers": HYPERS, "num_inducing": num_inducing})
     assert config.batch_size * config.hypers.samples == 24
-    assert config.hyper_passes == passes
+    assert config.hyper_steps == steps
 
 
 def test_the_evidence_is_a_number_of_all_data(context, small):

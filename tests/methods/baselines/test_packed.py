@@ -13,7 +13,7 @@ from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError, DivergedError
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.task import Examples, Task
-from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.baselines.config import Standard
 from tuneparts.methods.baselines.standard import StandardLearner
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
@@ -73,16 +73,16 @@ def _double(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_default_dtype(torch.float32)
 
 
-def configs(*, hypers: Sequence[Any] = ({},) * 3, **fields: Any) -> list[StandardConfig]:
-    values = {"net": CNN, "batch_size": 8, "passes": 6, "interval": 3, **fields}
+def configs(*, hypers: Sequence[Any] = ({},) * 3, **fields: Any) -> list[Standard]:
+    values = {"net": CNN, "batch_size": 8, "steps": 6, "interval": 3, **fields}
     rates = values.pop("optimiser", RATES)
     return [
-        StandardConfig(hypers=one, optimiser=rate, **values)
+        Standard(hypers=one, optimiser=rate, **values)
         for one, rate in zip(hypers, rates, strict=True)
     ]
 
 
-def learner(config: StandardConfig, context: Context, content: bytes | None = None) -> Any:
+def learner(config: Standard, context: Context, content: bytes | None = None) -> Any:
     made = config.build(context)
     if content is not None:
         made.load_state_dict(checkpoint.from_bytes(content))
@@ -151,7 +151,7 @@ def test_companions_do_not_change_a_bit_before_or_after_a_crash(
 
 def test_a_slot_that_diverges_leaves_the_others_as_they_are(context: Context) -> None:
     rates = [{"lr": 1e-2}, {"lr": 1e30}, {"lr": 1e-3}]
-    wild = configs(optimiser=rates, hypers=AFFINE, passes=8, interval=4)
+    wild = configs(optimiser=rates, hypers=AFFINE, steps=8, interval=4)
     tame = [wild[0], wild[1].replaced({"optimiser.lr": 1e-3}), wild[2]]
     found, wanted = (
         Pack({slot: learner(one, context) for slot, one in enumerate(made)}, 3).advance()
@@ -177,7 +177,7 @@ def test_what_a_score_draws_globally_is_what_it_draws_alone(
 
 
 def test_configs_that_cannot_be_packed_together_have_other_keys() -> None:
-    base = StandardConfig(net=CNN, hypers=AFFINE[0])
+    base = Standard(net=CNN, hypers=AFFINE[0])
     alike = {"optimiser.lr": 0.5, "optimiser.schedule": "cosine", "hypers.affine.shear": 0.7}
     for path, value in alike.items():
         assert pack_key(base.replaced({path: value})) == pack_key(base)
@@ -193,9 +193,9 @@ def test_configs_that_cannot_be_packed_together_have_other_keys() -> None:
     }
     for path, value in other.items():
         assert pack_key(base.replaced({path: value})) != pack_key(base)
-    noisy, still = (StandardConfig(net=CNN, hypers={"noise": std}) for std in (0.1, 0.0))
+    noisy, still = (Standard(net=CNN, hypers={"noise": std}) for std in (0.1, 0.0))
     assert pack_key(noisy) != pack_key(still)
-    masks = [StandardConfig(net=MLP, hypers={"mask": {"keep": k}}) for k in (0.3, 0.0, 1.0)]
+    masks = [Standard(net=MLP, hypers={"mask": {"keep": k}}) for k in (0.3, 0.0, 1.0)]
     assert pack_key(masks[0]) == pack_key(masks[1]) != pack_key(masks[2])
 
 
@@ -213,6 +213,6 @@ def own_dropout(in_shape: tuple[int, ...], num_outputs: int) -> nn.Module:
 
 
 def test_a_net_with_draws_inside_is_refused_by_name(context: Context) -> None:
-    config = StandardConfig(net={"name": f"{__name__}:own_dropout"})
+    config = Standard(net={"name": f"{__name__}:own_dropout"})
     with pytest.raises(ConfigError, match="net OwnDropout: every trial has draws of its own"):
         Pack({0: learner(config, context)}, 2)

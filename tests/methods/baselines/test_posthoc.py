@@ -5,12 +5,12 @@ import math
 import pytest
 import torch
 
-from tuneparts import models
+from tuneparts import nets
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import DataConfig
 from tuneparts.methods.baselines._curvature import diagonal_ggn, log_evidence
-from tuneparts.methods.baselines.config import PosthocConfig, StandardConfig
+from tuneparts.methods.baselines.config import PosthocLaplace, Standard
 from tuneparts.training.learner import Context
 
 DECAY = 3e-3
@@ -24,14 +24,14 @@ def selection():
 
 def _learner(selection, **fields):
     fields = {
-        "net": models.Mlp(widths=(6,)),
+        "net": nets.Mlp(widths=(6,)),
         "batch_size": 20,
-        "passes": 40,
+        "steps": 40,
         "interval": 20,
         "optimiser": {"weight_decay": DECAY},
         **fields,
     }
-    return parse(PosthocConfig, fields).build(selection)
+    return parse(PosthocLaplace, fields).build(selection)
 
 
 def test_it_agrees_with_our_own_diagonal(selection):
@@ -66,7 +66,7 @@ def test_training_is_standard_training(selection):
     learner = _learner(selection, lml_every=1)
     ours = {"method", "hessian", "prior", "lml_every", "select_by_lml", "max_gb"}
     fields = learner.config.model_dump(exclude=ours)
-    standard = parse(StandardConfig, fields).build(selection)
+    standard = parse(Standard, fields).build(selection)
     while not learner.finished:
         row, expected = learner.advance(), standard.advance()
         assert {k: v for k, v in row.items() if not k.startswith("lml/")} == expected

@@ -3,10 +3,10 @@ import torch
 
 from tuneparts.core.errors import CheckpointError, DivergedError
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.baselines.config import Standard
 from tuneparts.training.learner import Context
 
-BASE = {"passes": 6, "interval": 3, "batch_size": 16, "net": "digits_cnn"}
+BASE = {"steps": 6, "interval": 3, "batch_size": 16, "net": "digits_cnn"}
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def context() -> Context:
 
 
 def history(context: Context, **changes) -> list[dict[str, float]]:
-    learner = StandardConfig(**BASE).replaced(changes).build(context)
+    learner = Standard(**BASE).replaced(changes).build(context)
     rows = []
     while not learner.finished:
         rows.append(dict(learner.advance()))
@@ -55,8 +55,8 @@ def test_a_diverging_run_names_the_step_and_the_config(context: Context) -> None
 
 
 def test_a_state_of_another_net_is_refused(context: Context) -> None:
-    one = StandardConfig(**BASE).build(context)
-    other = StandardConfig(**BASE).replaced({"net": "mlp"}).build(context)
+    one = Standard(**BASE).build(context)
+    other = Standard(**BASE).replaced({"net": "mlp"}).build(context)
     with pytest.raises(CheckpointError, match="same kind of learner"):
         other.load_state_dict(one.state_dict())
 

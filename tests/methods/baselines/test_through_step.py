@@ -11,7 +11,7 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.hypers.kinds import LabelSmoothing, WeightDecay
 from tuneparts.methods.baselines._validation import ValidationLearner
-from tuneparts.methods.baselines.config import LINKED_PASSES, ValidationConfig
+from tuneparts.methods.baselines.config import LINKED_STEPS, ValidationSet
 from tuneparts.training import checkpoint
 
 SMOOTHED = {"smoothing": LabelSmoothing(rate=0.2), "decay": WeightDecay(strength=0.05)}
@@ -21,7 +21,7 @@ MIXED = {**SMOOTHED, "affine": {"rotation": 0.3}, "temperature": 1.5, "samples":
 def learner(context: Any, small: Any, **fields: Any) -> ValidationLearner:
     sgd = {"kind": "sgd", "lr": 0.3, **fields.pop("sgd", {})}
     values = {"hypers": SMOOTHED, "hyper_lr": 0.05, "through_step": True, "optimiser": sgd}
-    made = parse(ValidationConfig, {**small, **values, **fields}).build(context)
+    made = parse(ValidationSet, {**small, **values, **fields}).build(context)
     assert isinstance(made, ValidationLearner)
     return made
 
@@ -117,22 +117,22 @@ def test_frozen_layers_stay(context, small) -> None:
 
 def test_adam_is_refused_and_so_is_learning_without_it() -> None:
     with pytest.raises(ConfigError, match="differentiates a step of SGD"):
-        parse(ValidationConfig, {"through_step": True})
+        parse(ValidationSet, {"through_step": True})
     with pytest.raises(ConfigError, match=r"`decay` cannot be learnt here.*`through_step`"):
-        parse(ValidationConfig, {"hypers": {"decay": WeightDecay()}})
+        parse(ValidationSet, {"hypers": {"decay": WeightDecay()}})
 
 
 @pytest.mark.parametrize(
-    ("every", "passes", "expected"),
-    [(1, 10, [LINKED_PASSES] * 2 + [1] * 2), (3, 12, [1, 1, LINKED_PASSES] * 2)],
+    ("every", "steps", "expected"),
+    [(1, 10, [LINKED_STEPS] * 2 + [1] * 2), (3, 12, [1, 1, LINKED_STEPS] * 2)],
 )
-def test_it_costs_four_passes_and_ends_with_plain_weight_steps(
-    context, small, every, passes, expected
+def test_it_costs_four_steps_and_ends_with_plain_updates(
+    context, small, every, steps, expected
 ) -> None:
-    made = learner(context, {**small, "passes": passes, "interval": passes, "hyper_every": every})
-    steps = []
+    made = learner(context, {**small, "steps": steps, "interval": steps, "hyper_every": every})
+    moves = []
     while not made.finished:
-        steps.append(made.step())
-        made._passes += steps[-1].passes
-    assert [step.passes for step in steps] == expected
-    assert all(("train/hyper_loss" in step.losses) is (step.passes > 1) for step in steps)
+        moves.append(made.step())
+        made._steps += moves[-1].cost
+    assert [move.cost for move in moves] == expected
+    assert all(("train/hyper_loss" in step.losses) is (step.cost > 1) for step in moves)

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tuneparts import models
+from tuneparts import nets
 from tuneparts.core.config import parse
 from tuneparts.data.task import Examples
-from tuneparts.methods.baselines.config import ValidationConfig
-from tuneparts.methods.partitioned import PartitionedConfig
+from tuneparts.methods.baselines.config import ValidationSet
+from tuneparts.methods.partitioned import Partitioned
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 
@@ -22,7 +22,7 @@ FINETUNE = {"fraction": 0.25}
 
 def _learner(context, small, **fields):
     fields = {"hypers": LEARNT, "hyper_lr": 0.02, **small, **fields}
-    return parse(ValidationConfig, fields).build(context)
+    return parse(ValidationSet, fields).build(context)
 
 
 def _finish(learner):
@@ -48,7 +48,7 @@ def test_it_is_partitioned_training_with_all_weights_in_the_first_partition(
         "proportions": (1 - holdout, holdout),
         "parameter_proportions": (1.0, 0.0),
     }
-    reference = parse(PartitionedConfig, fields).build(context)
+    reference = parse(Partitioned, fields).build(context)
     for row, expected in zip(_finish(ours), _finish(reference), strict=True):
         for name, value in row.items():
             assert value == pytest.approx(expected[name], rel=1e-5), name
@@ -66,7 +66,7 @@ def _altered(task, indices):
     )
 
 
-@pytest.mark.parametrize("net", [None, models.WideResNet(depth=10, width=1)])
+@pytest.mark.parametrize("net", [None, nets.WideResNet(depth=10, width=1)])
 def test_weights_never_see_the_held_out_part_before_fine_tuning(context, small, net):
     small = small if net is None else {**small, "net": net}
     fields = {"hypers": {**LEARNT, "frozen": ("affine",)}, "hyper_lr": 1e-9}
@@ -77,7 +77,7 @@ def test_weights_never_see_the_held_out_part_before_fine_tuning(context, small, 
     for learner in (first, second):
         for _ in range(3):
             learner.advance()
-    assert first.passes == first.searched_passes == 30
+    assert first.steps == first.searched_steps == 30
     # A rate of 1e-9 keeps the temperature in place, so nothing of the other part may arrive.
     same = [torch.allclose(a, b, atol=1e-6) for a, b in _pairs(first, second)]
     assert all(same)
@@ -142,19 +142,19 @@ def test_the_schedule_runs_over_the_search_stage(context, small):
     optimiser = {"schedule": "cosine", "lr": 0.01}
     learner = _learner(context, small, finetune=FINETUNE, optimiser=optimiser)
     spent = []
-    for passes in (0, 15, 30, 35):
-        learner._passes = passes
+    for steps in (0, 15, 30, 35):
+        learner._steps = steps
         spent.append(learner.progress)
     assert spent == [0, 0.5, 0, 0.5]
 
 
-@pytest.mark.parametrize("passes", [7, 30, 31])
+@pytest.mark.parametrize("steps", [7, 30, 31])
 @pytest.mark.parametrize("fraction", [0.01, 0.25, 0.5, 0.99])
-def test_both_stages_keep_the_budget(context, small, passes, fraction):
-    small = {**small, "passes": passes, "interval": passes}
+def test_both_stages_keep_the_budget(context, small, steps, fraction):
+    small = {**small, "steps": steps, "interval": steps}
     learner = _learner(context, small, finetune={"fraction": fraction})
     (row,) = _finish(learner)
-    assert row["cost/passes"] == learner.passes == passes
+    assert row["cost/steps"] == learner.steps == steps
     assert learner._finetuning is not None
 
 

@@ -20,7 +20,7 @@ def start(toy: Task) -> Callable[..., Any]:
     """A learner of a config class at its start; fields by keyword."""
 
     def make(config: type, **changes: Any) -> Any:
-        fields = {"passes": 4, "interval": 2, "batch_size": 8, **changes}
+        fields = {"steps": 4, "interval": 2, "batch_size": 8, **changes}
         return parse(config, fields).build(Context(toy, 0, torch.device("cpu")))
 
     return make

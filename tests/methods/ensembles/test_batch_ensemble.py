@@ -7,9 +7,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from tuneparts.data.task import Task
-from tuneparts.methods.ensembles._batch_ensemble import BatchEnsemble, RankOne
-from tuneparts.methods.ensembles.config import BatchEnsembleConfig
-from tuneparts.models import DigitsCnn, WideResNet
+from tuneparts.methods.ensembles._batch_ensemble import BatchEnsembleNets, RankOne
+from tuneparts.methods.ensembles.config import BatchEnsemble
+from tuneparts.nets import DigitsCnn, WideResNet
 
 Start = Callable[..., Any]
 
@@ -45,8 +45,8 @@ def test_a_linear_layer_equals_the_weight_times_a_rank_one_matrix() -> None:
         torch.testing.assert_close(layer(x.flatten(0, 1)).view(2, 5, 3)[m], F.linear(x[m], w, bias))
 
 
-def ensemble(net: nn.Module, *, member_norms: bool = False) -> BatchEnsemble:
-    return BatchEnsemble(net, 3, member_norms=member_norms, flops=1, generator=generator())
+def ensemble(net: nn.Module, *, member_norms: bool = False) -> BatchEnsembleNets:
+    return BatchEnsembleNets(net, 3, member_norms=member_norms, flops=1, generator=generator())
 
 
 def test_members_with_fast_weights_of_one_are_the_net() -> None:
@@ -71,14 +71,14 @@ def test_own_norms_see_their_member_only() -> None:
 
 
 def test_members_differ_by_signs_at_first_or_by_weights_around_one(start: Start, toy: Task) -> None:
-    signs = start(BatchEnsembleConfig).model
+    signs = start(BatchEnsemble).model
     assert {value for p in signs.fast_weights() for value in p.unique().tolist()} == {-1.0, 1.0}
     logits = signs(torch.randn(2, *toy.in_shape, generator=generator()))
     assert not torch.allclose(logits[0], logits[1])
 
 
 def test_fast_weights_may_start_around_one(start: Start) -> None:
-    model = start(BatchEnsembleConfig, fast_start="normal", num_members=16).model
+    model = start(BatchEnsemble, fast_start="normal", num_members=16).model
     fast = torch.cat([p.flatten() for p in model.fast_weights()]).detach()
     assert len(fast) > 2000
     assert float(fast.mean()) == pytest.approx(1, abs=0.05)
@@ -87,7 +87,7 @@ def test_fast_weights_may_start_around_one(start: Start) -> None:
 
 def test_fast_weights_have_a_rate_of_their_own_and_no_decay(start: Start) -> None:
     optimiser = {"kind": "sgd", "lr": 0.1, "momentum": 0, "weight_decay": 0.1}
-    learner = start(BatchEnsembleConfig, optimiser=optimiser, fast_lr_factor=0.25)
+    learner = start(BatchEnsemble, optimiser=optimiser, fast_lr_factor=0.25)
     before = {name: p.detach().clone() for name, p in learner.model.named_parameters()}
     learner.step()
     fast = {id(p) for p in learner.model.fast_weights()}

@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.baselines.config import Standard
 from tuneparts.methods.ensembles._deep import narrowed, thinned
-from tuneparts.methods.ensembles.config import DeepEnsembleConfig
-from tuneparts.models import DigitsCnn, Mlp, MnistCnn, MobileNetV2, NetConfig, WideResNet
-from tuneparts.models.sizes import count_parameters
+from tuneparts.methods.ensembles.config import DeepEnsemble
+from tuneparts.nets import DigitsCnn, Mlp, MnistCnn, MobileNetV2, NetConfig, WideResNet
+from tuneparts.nets.sizes import count_parameters
 
 Start = Callable[..., Any]
 TWO: dict[str, Any] = {"members": ("digits_cnn", "digits_cnn")}
@@ -29,24 +29,24 @@ def assert_alike(ours: nn.Module, theirs: nn.Module) -> None:
 
 
 def test_each_member_trains_as_if_it_were_alone(start: Start) -> None:
-    both = start(DeepEnsembleConfig, **TWO)
+    both = start(DeepEnsemble, **TWO)
     assert not torch.equal(*(net.conv1.weight for net in both.model.nets))
     begins = [copy.deepcopy(net.state_dict()) for net in both.model.nets]
     finished(both)
     for begin, trained in zip(begins, both.model.nets, strict=True):
-        single = start(StandardConfig, net="digits_cnn")
+        single = start(Standard, net="digits_cnn")
         single.net.load_state_dict(begin)
         assert_alike(trained, finished(single).net)
 
 
 def test_a_parameter_budget_makes_a_thin_ensemble(start: Start) -> None:
-    thin = start(DeepEnsembleConfig, parameter_budget=13_000)
+    thin = start(DeepEnsemble, parameter_budget=13_000)
     assert 11_000 < count_parameters(thin.model) <= 13_000
     assert len(thin.model.nets) == 4
 
 
 def test_the_last_report_has_every_operating_point(start: Start) -> None:
-    run = start(DeepEnsembleConfig, members=("digits_cnn", "mlp"), interpolation_points=0)
+    run = start(DeepEnsemble, members=("digits_cnn", "mlp"), interpolation_points=0)
     rows = [run.advance() for _ in range(2)]
     assert not [name for name in rows[0] if name.startswith("anytime/")]
     points = {name for name in rows[1] if name.startswith("anytime/accuracy.")}
@@ -56,17 +56,17 @@ def test_the_last_report_has_every_operating_point(start: Start) -> None:
 
 
 def test_members_with_batches_of_their_own_train_as_if_they_were_alone(start: Start) -> None:
-    both, again = (start(DeepEnsembleConfig, **TWO, batches="own") for _ in range(2))
+    both, again = (start(DeepEnsemble, **TWO, batches="own") for _ in range(2))
     assert not torch.equal(*(stream.next() for stream in again._own.values()))
     both.advance()
-    again = start(DeepEnsembleConfig, **TWO, batches="own")
+    again = start(DeepEnsemble, **TWO, batches="own")
     again.load_state_dict(both.state_dict())
     for ours, theirs in zip(
         finished(both).model.parameters(), finished(again).model.parameters(), strict=True
     ):
         assert torch.equal(ours, theirs)
     # Each order is that of a stream by the member's number: another member changes nothing.
-    alone = start(DeepEnsembleConfig, members=("digits_cnn",), batches="own")
+    alone = start(DeepEnsemble, members=("digits_cnn",), batches="own")
     assert_alike(both.model.nets[0], finished(alone).model.nets[0])
 
 

@@ -10,9 +10,9 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.task import Task
 from tuneparts.methods.ensembles._hne import Tree, cut
-from tuneparts.methods.ensembles.config import HneConfig
-from tuneparts.models import Mlp, MsdNet, WideResNet
-from tuneparts.models.sizes import count_flops, count_parameters
+from tuneparts.methods.ensembles.config import Hne
+from tuneparts.nets import Mlp, MsdNet, WideResNet
+from tuneparts.nets.sizes import count_flops, count_parameters
 
 Start = Callable[..., Any]
 WRN = {"name": "wide_resnet", "depth": 10, "width": 0.5}
@@ -80,7 +80,7 @@ def slow_loss(logits_MBK: Tensor, y_B: Tensor, alpha: float) -> float:
 
 @pytest.mark.parametrize(("levels", "alpha"), [(1, 0.5), (2, 0.3), (2, 0.0)])
 def test_the_loss_is_the_published_one(start: Start, levels: int, alpha: float) -> None:
-    learner = start(HneConfig, net={"name": "mlp", "widths": [8, 8]}, levels=levels, alpha=alpha)
+    learner = start(Hne, net={"name": "mlp", "widths": [8, 8]}, levels=levels, alpha=alpha)
     learner.model.double()
     x, y = learner.next_batch()
     with torch.no_grad():
@@ -90,7 +90,7 @@ def test_the_loss_is_the_published_one(start: Start, levels: int, alpha: float) 
 
 
 def test_the_full_ensemble_is_not_moved_by_what_it_teaches(start: Start) -> None:
-    learner = start(HneConfig, net="mlp", levels=1)
+    learner = start(Hne, net="mlp", levels=1)
     x, y = learner.next_batch()
     terms = learner.losses(x, y)
     assert len(terms) == 3
@@ -101,7 +101,7 @@ def test_the_full_ensemble_is_not_moved_by_what_it_teaches(start: Start) -> None
 
 
 def test_a_member_is_the_plain_net_of_its_path(start: Start, toy: Task) -> None:
-    learner = start(HneConfig, net=WRN, levels=2)
+    learner = start(Hne, net=WRN, levels=2)
     model = learner.model.eval()
     x = learner.next_batch()[0]
     logits = model(x)
@@ -116,14 +116,14 @@ def test_a_member_is_the_plain_net_of_its_path(start: Start, toy: Task) -> None:
 
 
 def test_siblings_start_differently(start: Start) -> None:
-    model = start(HneConfig, net=WRN, levels=2).model
+    model = start(Hne, net=WRN, levels=2).model
     for level in list(model.blocks)[1:]:
         weights = [next(p for p in block.parameters() if p.dim() > 1) for block in level]
         assert all(not torch.equal(weights[0], other) for other in weights[1:])
 
 
 def test_a_prediction_may_stop_after_any_member(start: Start) -> None:
-    learner = start(HneConfig, levels=2)
+    learner = start(Hne, levels=2)
     learner.advance()
     row = learner.advance()
     names = ["0", "0_1", "0_1_2", "0_1_2_3"]

@@ -5,13 +5,13 @@ import torch
 from torch.nn import functional as F
 
 from tuneparts.data.task import Task
-from tuneparts.methods.ensembles.config import MimoConfig
+from tuneparts.methods.ensembles.config import Mimo
 
 Start = Callable[..., Any]
 
 
 def test_the_same_image_goes_to_every_input(start: Start, toy: Task) -> None:
-    model = start(MimoConfig).model.eval()
+    model = start(Mimo).model.eval()
     x = torch.randn(5, *toy.in_shape, generator=torch.Generator().manual_seed(0))
     logits = model(x)
     assert logits.shape == (3, 5, toy.num_classes)
@@ -22,7 +22,7 @@ def test_the_same_image_goes_to_every_input(start: Start, toy: Task) -> None:
 
 
 def test_each_head_is_scored_on_its_own_input(start: Start) -> None:
-    run = start(MimoConfig, num_members=2, batch_repetitions=2)
+    run = start(Mimo, num_members=2, batch_repetitions=2)
     x, y = run.next_batch()
     state = run._orders.get_state()
     losses = run.losses(x, y)
@@ -37,14 +37,14 @@ def test_each_head_is_scored_on_its_own_input(start: Start) -> None:
 
 
 def test_repetitions_keep_every_example(start: Start) -> None:
-    run = start(MimoConfig, num_members=1, batch_repetitions=3)
+    run = start(Mimo, num_members=1, batch_repetitions=3)
     x, y = run.next_batch()
     run.model.eval()
     torch.testing.assert_close(run.losses(x, y)[0], F.cross_entropy(run.model(x)[0], y))
 
 
 def test_one_cost_for_all_members_and_one_point(start: Start) -> None:
-    run = start(MimoConfig)
+    run = start(Mimo)
     while not run.finished:
         row = run.advance()
     assert len(run.model.flops) == 1

@@ -5,14 +5,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tuneparts.methods.ensembles.config import MsdNetConfig
+from tuneparts.methods.ensembles.config import MsdNetEnsemble
 
 Start = Callable[..., Any]
 SIZES = {"exits": 3, "base": 1, "step": 1, "channels": 4, "growth": 2, "exit_channels": 8}
 
 
 def test_the_loss_is_the_sum_over_exits(start: Start) -> None:
-    learner = start(MsdNetConfig, sizes=SIZES)
+    learner = start(MsdNetEnsemble, sizes=SIZES)
     learner.model.double()
     x, y = learner.next_batch()
     exits = learner.model.net.exits(x.double())
@@ -21,7 +21,7 @@ def test_the_loss_is_the_sum_over_exits(start: Start) -> None:
 
 
 def test_every_exit_has_its_score_and_the_last_one_counts(start: Start) -> None:
-    learner = start(MsdNetConfig, sizes=SIZES)
+    learner = start(MsdNetEnsemble, sizes=SIZES)
     learner.advance()
     row = learner.advance()
     names = {name for name in row if name.startswith("anytime/accuracy.")}
@@ -41,7 +41,7 @@ def test_every_exit_has_its_score_and_the_last_one_counts(start: Start) -> None:
 
 
 def test_an_earlier_exit_does_not_need_what_comes_after_it(start: Start) -> None:
-    learner = start(MsdNetConfig, sizes=SIZES)
+    learner = start(MsdNetEnsemble, sizes=SIZES)
     net = learner.model.net
     x, y = learner.next_batch()
     loss = F.cross_entropy(next(net.exits(x)), y)

@@ -11,17 +11,17 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.task import Task
 from tuneparts.methods.ensembles._deep import narrowed
-from tuneparts.methods.ensembles._slimmable import Slimmable
-from tuneparts.methods.ensembles.config import SlimmableConfig, UniversallySlimmableConfig
-from tuneparts.models import DigitsCnn, MobileNetV2, NetConfig, WideResNet
-from tuneparts.models.sizes import count_parameters
+from tuneparts.methods.ensembles._slimmable import SlimmableNets
+from tuneparts.methods.ensembles.config import Slimmable, UniversallySlimmable
+from tuneparts.nets import DigitsCnn, MobileNetV2, NetConfig, WideResNet
+from tuneparts.nets.sizes import count_parameters
 
 Start = Callable[..., Any]
 
 
-def slimmable(*configs: NetConfig) -> Slimmable:
+def slimmable(*configs: NetConfig) -> SlimmableNets:
     nets = [config.build((1, 8, 8), 10) for config in configs]
-    return Slimmable(nets, [1] * len(nets))
+    return SlimmableNets(nets, [1] * len(nets))
 
 
 WIDE, SLIM = DigitsCnn(), DigitsCnn(channels=(8, 16), hidden=32)
@@ -94,14 +94,14 @@ def shuffled(net: nn.Module) -> nn.Module:
 
 
 def universal(start: Start, **changes: Any) -> Any:
-    return start(UniversallySlimmableConfig, **{"net": WRN, "recalibrate": 3, **changes})
+    return start(UniversallySlimmable, **{"net": WRN, "recalibrate": 3, **changes})
 
 
 @pytest.mark.parametrize("widest", [WRN, DigitsCnn(), MobileNetV2(width=0.5)], ids=repr)
 def test_a_member_is_the_first_channels_of_everything(widest: NetConfig) -> None:
     slim = narrowed(widest, 0.5)
     nets = [shuffled(net.build(SHAPE, 10)) for net in (widest, slim)]
-    model = Slimmable(nets, [2, 1], cuts_all=True)
+    model = SlimmableNets(nets, [2, 1], cuts_all=True)
     alone = copied(model.nets[0], slim)
     assert count_parameters(model) == count_parameters(widest.build(SHAPE, 10))
     torch.testing.assert_close(model(batch())[1], alone(batch()))
@@ -179,7 +179,7 @@ def test_every_field_matters(start: Start, change: dict[str, Any]) -> None:
 @pytest.mark.parametrize("widths", [(1.0,), (0.9, 0.5), (1.0, 0.5, 0.5), (1.0, 0.0)])
 def test_widths_fall_from_one(widths: tuple[float, ...]) -> None:
     with pytest.raises(ConfigError, match="widths"):
-        parse(UniversallySlimmableConfig, {"widths": widths})
+        parse(UniversallySlimmable, {"widths": widths})
 
 
 def test_a_net_whose_layers_depend_on_its_width_is_refused(start: Start) -> None:
@@ -188,8 +188,8 @@ def test_a_net_whose_layers_depend_on_its_width_is_refused(start: Start) -> None
 
 
 def test_every_width_is_scored(start: Start) -> None:
-    three = universal(start, passes=2, widths=(1.0, 0.75, 0.5))
-    for learner, num in ((start(SlimmableConfig, passes=2), 2), (three, 3)):
+    three = universal(start, steps=2, widths=(1.0, 0.75, 0.5))
+    for learner, num in ((start(Slimmable, steps=2), 2), (three, 3)):
         row = learner.advance()
         costs = [row[f"anytime/flops.{member}"] for member in range(num)]
         assert costs == sorted(set(costs), reverse=True)

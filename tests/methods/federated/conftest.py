@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from tuneparts import models
+from tuneparts import nets
 from tuneparts.core.config import parse
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
@@ -16,11 +16,11 @@ from tuneparts.methods.federated.learner import FederatedLearner
 from tuneparts.training.learner import Context
 
 SMALL = {
-    "net": models.MnistCnn(channels=(4, 6), hidden=(12, 10)),
+    "net": nets.MnistCnn(channels=(4, 6), hidden=(12, 10)),
     "batch_size": 16,
     "clients": {"num": 10, "alpha": 0.5},
     "clients_per_round": 5,
-    "passes": 200,
+    "steps": 200,
     "interval": 20,
 }
 LEARNT = {"affine": {"rotation": 0.3}, "dropout": {"rate": 0.1}, "samples": 2}

@@ -46,17 +46,17 @@ def test_epochs_and_hyper_batches_change_the_work():
 def test_an_empty_partition_is_not_trained():
     (assignment,) = [o for o in schedule(filled=[1]).assignments(0, 1000) if o.client == 1]
     assert assignment.steps == {}
-    assert assignment.passes == 2
+    assert assignment.total == 2
 
 
 @given(limit=st.integers(1, 40))
 def test_a_cut_round_spends_exactly_what_is_left(limit):
     whole = schedule().assignments(0, 1000)
     cut = schedule().assignments(0, limit)
-    assert sum(o.passes for o in cut) == min(limit, sum(o.passes for o in whole))
+    assert sum(o.total for o in cut) == min(limit, sum(o.total for o in whole))
     assert [o.client for o in cut] == [o.client for o in whole][: len(cut)]
     assert cut[:-1] == whole[: len(cut) - 1]
-    assert cut[-1].passes > 0
+    assert cut[-1].steps > 0
     assert all(steps > 0 for o in cut for steps in o.steps.values())
 
 

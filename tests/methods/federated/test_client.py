@@ -9,16 +9,16 @@ import torch
 from torch import nn
 
 from tests.methods.federated.conftest import broadcast_of, same
-from tuneparts import models
+from tuneparts import nets
 from tuneparts.core import seeding
 from tuneparts.core.errors import DivergedError
 from tuneparts.methods.federated._client import Assignment
 
 NETS = {
-    "mnist_cnn": {"net": models.MnistCnn(channels=(4, 6), hidden=(12, 10))},
-    "resnet9": {"net": models.ResNet9(width=4)},
+    "mnist_cnn": {"net": nets.MnistCnn(channels=(4, 6), hidden=(12, 10))},
+    "resnet9": {"net": nets.ResNet9(width=4)},
     "fixup_resnet": {
-        "net": models.FixupResNet(depth=8, planes=4),
+        "net": nets.FixupResNet(depth=8, planes=4),
         "hypers": {"affine": {}, "temperature": 2.0},
         "defaults": "initial",
     },

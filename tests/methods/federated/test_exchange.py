@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.methods.federated.conftest import broadcast_of
-from tuneparts import models
+from tuneparts import nets
 from tuneparts.methods.federated._exchange import (
     Broadcast,
     Traffic,
@@ -13,9 +13,9 @@ from tuneparts.methods.federated._exchange import (
     weight_bytes,
 )
 from tuneparts.methods.partitioned._assign import Role
-from tuneparts.models.sizes import count_parameters
+from tuneparts.nets.sizes import count_parameters
 
-WIDE = models.MnistCnn(channels=(16, 32), hidden=(64, 32))
+WIDE = nets.MnistCnn(channels=(16, 32), hidden=(64, 32))
 
 
 def tensors(*sizes: int, dtype=torch.float32) -> list[torch.Tensor]:
@@ -41,7 +41,7 @@ def test_bytes_follow_the_type():
 def test_everyone_downloads_one_model_and_norms_once_per_partition(start):
     plain = start("fedavg", net=WIDE)
     assert weight_bytes(broadcast_of(plain).weights) == 4 * count_parameters(plain.net)
-    learner = start(net=models.ResNet9(width=4))
+    learner = start(net=nets.ResNet9(width=4))
     affine = sum(
         parameter.numel()
         for name, parameter in learner.net.named_parameters()
@@ -60,7 +60,7 @@ def test_a_round_of_all_clients_costs_the_published_shares(
     start, stripes, proportions, upload, total
 ):
     """Every client in proportion: sum_k u_k sum_{j >= k} v_j of a model up, one model down."""
-    fields = {"net": WIDE, "clients_per_round": 10, "passes": 10**6, "rounds": 1}
+    fields = {"net": WIDE, "clients_per_round": 10, "steps": 10**6, "rounds": 1}
     partitioned = start(proportions=proportions, **fields)
     plain = start("fedavg", **fields)
     partitioned.step(), plain.step()

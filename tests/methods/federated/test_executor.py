@@ -50,7 +50,7 @@ def in_tasks(start, runner, **fields):
 @pytest.mark.parametrize("method", ["federated", "fedavg"])
 def test_tasks_give_the_bits_of_clients_in_turn(start, method):
     runner = Pickling()
-    fields = {"method": method, "passes": 60, "interval": 20}
+    fields = {"method": method, "steps": 60, "interval": 20}
     tasks = in_tasks(start, runner, client_timeout=100.0, **fields)
     turn = start(**fields)
     assert rows_of(tasks) == rows_of(turn)
@@ -63,12 +63,12 @@ def test_tasks_give_the_bits_of_clients_in_turn(start, method):
 
 
 def test_without_a_place_for_tasks_clients_are_played_in_turn(start):
-    fields = {"passes": 30, "interval": 10}
+    fields = {"steps": 30, "interval": 10}
     assert rows_of(start(tasks=TASKS, **fields)) == rows_of(start(**fields))
 
 
 def test_a_task_that_dies_drops_its_clients_and_the_round_goes_on(start):
-    learner = in_tasks(start, Dying(), passes=10**6, rounds=3, rounds_per_report=3)
+    learner = in_tasks(start, Dying(), steps=10**6, rounds=3, rounds_per_report=3)
     row = learner.advance()
     assert row["federated/dropped"] == 2 * 3
     assert row["federated/clients"] == 3 * 3
@@ -87,13 +87,13 @@ def failing(learner, broken: set[int], monkeypatch) -> None:
 
 
 def test_a_client_that_fails_is_as_if_it_had_not_answered(start, monkeypatch):
-    """The server and the bill see the others only; its download and its passes are spent."""
+    """The server and the bill see the others only; its download and its steps are spent."""
     learner, reference = start(), start()
     assignments = learner.schedule.assignments(0, 10**6)
     broken = {assignments[0].client}
     failing(learner, broken, monkeypatch)
-    spent = learner.step().passes
-    assert spent == sum(assignment.passes for assignment in assignments)
+    spent = learner.step().cost
+    assert spent == sum(assignment.total for assignment in assignments)
     monkeypatch.setattr(type(reference.schedule), "assignments", lambda *_: assignments[1:])
     reference.step()
     assert same(dict(learner.parts.state_dict()), dict(reference.parts.state_dict()))

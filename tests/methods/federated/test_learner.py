@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from tests.methods.federated.conftest import broadcast_of, rows_of, same
-from tuneparts import models
+from tuneparts import nets
 from tuneparts.core import seeding
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.task import Examples
-from tuneparts.methods.federated import FedAvgConfig, FederatedConfig
+from tuneparts.methods.federated import FedAvg, Federated
 from tuneparts.training import checkpoint
 
 FROZEN = {"affine": {"rotation": 0.3}, "frozen": ("affine",), "samples": 2}
@@ -32,7 +32,7 @@ def test_one_client_with_all_data_is_centralised_sgd(start, stripes, method):
         server={"kind": "average"},
         optimiser={"kind": "sgd", "lr": 0.1, "momentum": 0.0, "schedule": "cosine"},
         rounds=4,
-        passes=10**6,
+        steps=10**6,
         hypers={},
         batch_size=16,
     )
@@ -53,7 +53,7 @@ def test_one_client_with_all_data_is_centralised_sgd(start, stripes, method):
             nn.functional.cross_entropy(net(x), y).backward()
             optimiser.step()
             num_steps += 1
-        assert learner.step().passes == len(batches) == 7
+        assert learner.step().cost == len(batches) == 7
         tensors = learner.parts.view(1).tensors
         assert all(torch.equal(tensors[name], p) for name, p in net.named_parameters())
     assert num_steps == 28
@@ -62,7 +62,7 @@ def test_one_client_with_all_data_is_centralised_sgd(start, stripes, method):
 
 def test_one_chunk_is_federated_averaging(start):
     """The two methods share everything but the division."""
-    fields = {"hypers": FROZEN, "passes": 60, "interval": 20}
+    fields = {"hypers": FROZEN, "steps": 60, "interval": 20}
     partitioned = start(proportions=(1.0,), **fields)
     plain = start("fedavg", **fields)
     assert rows_of(partitioned) == rows_of(plain)
@@ -123,10 +123,10 @@ def test_a_round_without_later_chunks_leaves_the_hypers_alone(start, monkeypatch
 
 
 def test_dropout_and_affine_ranges_are_learnt(start):
-    rows = rows_of(start(hyper_lr=0.05, passes=10**6, rounds=4, rounds_per_report=1))
+    rows = rows_of(start(hyper_lr=0.05, steps=10**6, rounds=4, rounds_per_report=1))
     for name in ("hyper/rotation", "hyper/shear", "hyper/dropout.0", "hyper/dropout.3"):
         assert len({row[name] for row in rows}) == 4
-    fixed = start("fedavg", hypers={"dropout": {"rate": 0.1}}, passes=20)
+    fixed = start("fedavg", hypers={"dropout": {"rate": 0.1}}, steps=20)
     assert {row["hyper/dropout.0"] for row in rows_of(fixed)} == {0.1}
 
 
@@ -139,7 +139,7 @@ def test_clients_stay_and_chunks_and_weights_move_with_the_seed(start):
 
 
 def test_rounds_end_a_run_and_time_its_reports(start):
-    learner = start(passes=10**6, rounds=7, rounds_per_report=3)
+    learner = start(steps=10**6, rounds=7, rounds_per_report=3)
     rows = rows_of(learner)
     assert [row["federated/rounds"] for row in rows] == [3, 6, 7]
     assert rows[-1]["communication/total"] > rows[0]["communication/total"]
@@ -150,12 +150,12 @@ def test_rounds_end_a_run_and_time_its_reports(start):
     assert "test/accuracy" in rows[-1]
 
 
-def test_passes_end_a_run_in_the_middle_of_a_round(start):
-    learner = start(passes=37, interval=10)
+def test_steps_end_a_run_in_the_middle_of_a_round(start):
+    learner = start(steps=37, interval=10)
     rows = rows_of(learner)
-    assert rows[-1]["cost/passes"] == learner.passes == 37
-    assert learner.passes < sum(
-        assignment.passes
+    assert rows[-1]["cost/steps"] == learner.steps == 37
+    assert learner.steps < sum(
+        assignment.total
         for number in range(int(rows[-1]["federated/rounds"]))
         for assignment in learner.schedule.assignments(number, 10**6)
     )
@@ -164,7 +164,7 @@ def test_passes_end_a_run_in_the_middle_of_a_round(start):
 @pytest.mark.parametrize("kind", ["average", "sgd", "adam"])
 @pytest.mark.parametrize("method", ["federated", "fedavg"])
 def test_resumed_in_the_middle_is_the_uninterrupted_run(start, method, kind):
-    fields = {"server": {"kind": kind, "lr": 0.01}, "passes": 80, "interval": 15}
+    fields = {"server": {"kind": kind, "lr": 0.01}, "steps": 80, "interval": 15}
     whole, stopped, resumed = (start(method, **fields) for _ in range(3))
     expected = rows_of(whole)
     stopped.advance(), stopped.advance()
@@ -190,7 +190,7 @@ def test_resumed_in_the_middle_is_the_uninterrupted_run(start, method, kind):
     ],
 )
 def test_every_field_matters_or_changes_no_number(start, fields, changed):
-    base = {"passes": 10**6, "rounds": 2, **{k: v for k, v in fields.items() if k == "batch_size"}}
+    base = {"steps": 10**6, "rounds": 2, **{k: v for k, v in fields.items() if k == "batch_size"}}
     one = rows_of(start(**base))
     assert (rows_of(start(**{**base, **fields})) != one) == changed
 
@@ -198,11 +198,11 @@ def test_every_field_matters_or_changes_no_number(start, fields, changed):
 @pytest.mark.parametrize(
     ("config", "fields", "message"),
     [
-        (FedAvgConfig, {"clients_per_round": 11}, "clients_per_round <= clients.num"),
-        (FedAvgConfig, {"min_clients": 3}, "min_clients <= clients_per_round"),
-        (FederatedConfig, {"clients": {"num": 4}}, r"are \(3, 1, 0\). Use more clients"),
-        (FederatedConfig, {"parameter_proportions": (1.0, 0.0)}, "3 entries"),
-        (FederatedConfig, {"proportions": (0.0, 1.0)}, "partition 1"),
+        (FedAvg, {"clients_per_round": 11}, "clients_per_round <= clients.num"),
+        (FedAvg, {"min_clients": 3}, "min_clients <= clients_per_round"),
+        (Federated, {"clients": {"num": 4}}, r"are \(3, 1, 0\). Use more clients"),
+        (Federated, {"parameter_proportions": (1.0, 0.0)}, "3 entries"),
+        (Federated, {"proportions": (0.0, 1.0)}, "partition 1"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(config, fields, message):
@@ -222,4 +222,4 @@ def test_weights_in_one_partition_optimise_hypers_on_the_other_clients(start):
 
 def test_nets_with_running_statistics_are_refused(start):
     with pytest.raises(ConfigError, match=r"BatchNorm2d\) keeps running statistics"):
-        start("fedavg", net=models.ResNet18())
+        start("fedavg", net=nets.ResNet18())

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from tests.methods.federated.conftest import same
-from tuneparts import models
+from tuneparts import nets
 from tuneparts.core import seeding
 from tuneparts.methods.federated._exchange import Server, Update, mean_over
 from tuneparts.methods.federated.config import ServerConfig
-from tuneparts.methods.partitioned.subnetwork import Partitioned
+from tuneparts.methods.partitioned.subnetwork import PartitionedNet
 
 KINDS = {
     "average": ServerConfig(kind="average"),
@@ -18,17 +18,17 @@ KINDS = {
 
 
 @pytest.fixture
-def parts() -> Partitioned:
+def parts() -> PartitionedNet:
     with seeding.isolated(0, "init"):
-        net = models.ResNet9(width=4).build((1, 8, 8), 4).double()
-    return Partitioned(net, proportions=(0.6, 0.3, 0.1), seed=0)
+        net = nets.ResNet9(width=4).build((1, 8, 8), 4).double()
+    return PartitionedNet(net, proportions=(0.6, 0.3, 0.1), seed=0)
 
 
-def values_of(parts: Partitioned, k: int) -> list[torch.Tensor]:
+def values_of(parts: PartitionedNet, k: int) -> list[torch.Tensor]:
     return [share.gather(share.flat_n).clone() for share in parts.shares(k)]
 
 
-def updates_for(parts: Partitioned, chunks: list[int], seed: int) -> list[Update]:
+def updates_for(parts: PartitionedNet, chunks: list[int], seed: int) -> list[Update]:
     """One client of each of these chunks, with random values and sizes."""
     generator = seeding.torch_generator(seed, "updates")
     updates = []

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from tuneparts import models
+import tuneparts as tp
 from tuneparts.core import seeding
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
@@ -14,7 +14,7 @@ from tuneparts.data.task import Task
 
 @dataclass(frozen=True)
 class NetCase:
-    config: models.NetConfig
+    config: tp.nets.NetConfig
     in_shape: tuple[int, ...]
     num_classes: int = 4
 
@@ -34,15 +34,15 @@ class NetCase:
 
 
 NETS = {
-    "mlp": NetCase(models.Mlp(widths=(16, 12)), (7,)),
-    "mnist_cnn": NetCase(models.MnistCnn(channels=(6, 8), hidden=(12, 10)), (1, 8, 8)),
-    "digits_cnn": NetCase(models.DigitsCnn(channels=(6, 8), hidden=12), (1, 8, 8)),
-    "fixup_resnet": NetCase(models.FixupResNet(depth=8, planes=4), (3, 8, 8)),
-    "wide_resnet": NetCase(models.WideResNet(depth=10, width=1), (3, 8, 8)),
-    "resnet50_gn": NetCase(models.ResNet50Gn(num_per_stage=1), (3, 8, 8)),
-    "resnet9": NetCase(models.ResNet9(width=4), (3, 8, 8)),
-    "resnet18": NetCase(models.ResNet18(), (3, 8, 8)),
-    "mobilenet_v2": NetCase(models.MobileNetV2(), (3, 8, 8)),
+    "mlp": NetCase(tp.nets.Mlp(widths=(16, 12)), (7,)),
+    "mnist_cnn": NetCase(tp.nets.MnistCnn(channels=(6, 8), hidden=(12, 10)), (1, 8, 8)),
+    "digits_cnn": NetCase(tp.nets.DigitsCnn(channels=(6, 8), hidden=12), (1, 8, 8)),
+    "fixup_resnet": NetCase(tp.nets.FixupResNet(depth=8, planes=4), (3, 8, 8)),
+    "wide_resnet": NetCase(tp.nets.WideResNet(depth=10, width=1), (3, 8, 8)),
+    "resnet50_gn": NetCase(tp.nets.ResNet50Gn(num_per_stage=1), (3, 8, 8)),
+    "resnet9": NetCase(tp.nets.ResNet9(width=4), (3, 8, 8)),
+    "resnet18": NetCase(tp.nets.ResNet18(), (3, 8, 8)),
+    "mobilenet_v2": NetCase(tp.nets.MobileNetV2(), (3, 8, 8)),
 }
 SLOW = {"resnet18", "mobilenet_v2"}
 

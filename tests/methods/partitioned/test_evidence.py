@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from tuneparts import models
+from tuneparts import nets
 from tuneparts.core import seeding
 from tuneparts.core.config import parse
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.partitioned import PartitionedConfig
-from tuneparts.models import GivenNet
+from tuneparts.methods.partitioned import Partitioned
+from tuneparts.nets import GivenNet
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 
@@ -31,14 +31,14 @@ FORMS = {
 }
 
 
-def _learner(task, config_type=PartitionedConfig, **fields):
+def _learner(task, config_type=Partitioned, **fields):
     fields = {
-        "net": models.DigitsCnn(channels=(4, 6), hidden=10),
+        "net": nets.DigitsCnn(channels=(4, 6), hidden=10),
         "hypers": RANDOM,
         "proportions": (0.5, 0.3, 0.2),
         "batch_size": 8,
         "interval": 4,
-        "passes": 8,
+        "steps": 8,
         **fields,
     }
     return parse(config_type, fields).build(Context(task=task, seed=0, device=torch.device("cpu")))
@@ -66,7 +66,7 @@ def test_the_value_of_plain_loops_over_chunks_draws_examples_and_samples(in_doub
     task = DataConfig(name="blobs", num_train=24, num_val=0, num_test=3).load()
     hypers = {**RANDOM, "samples": 2, "eval_samples": 4}
     del hypers["affine"], hypers["noise"]
-    learner = _learner(task, net=models.Mlp(widths=(5,), activation="relu"), hypers=hypers)
+    learner = _learner(task, net=nets.Mlp(widths=(5,), activation="relu"), hypers=hypers)
     learner.advance()
     in_double(learner)
     found = learner.evidence()
@@ -132,9 +132,9 @@ def test_dropout_of_the_net_itself_is_drawn():
                 nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Dropout2d(0.5), nn.Flatten(), nn.Linear(288, 10)
             )
 
-    fields = {"passes": 4, "interval": 4, "batch_size": 8}
+    fields = {"steps": 4, "interval": 4, "batch_size": 8}
     fields["hypers"] = {"temperature": 1.0, "samples": 1, "eval_samples": 2}
-    config = parse(PartitionedConfig, {**fields, "net": GivenNet(build)})
+    config = parse(Partitioned, {**fields, "net": GivenNet(build)})
     learner = config.build(Context(task=task, seed=0, device=torch.device("cpu")))
     learner.advance()
     drawn = learner.evidence()

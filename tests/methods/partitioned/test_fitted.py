@@ -25,7 +25,7 @@ def _net(seed=0):
         return nn.Sequential(nn.Flatten(), nn.Linear(64, 20), nn.ReLU(), nn.Linear(20, 10))
 
 
-SETTINGS = {"passes": 20, "interval": 10, "batch_size": 8}
+SETTINGS = {"steps": 20, "interval": 10, "batch_size": 8}
 
 
 def test_the_ten_lines_of_the_docstring_run(capsys):
@@ -35,7 +35,7 @@ def test_the_ten_lines_of_the_docstring_run(capsys):
     code = [line for line in lines if line]
     assert len(code) <= 11
     images, labels = _data()
-    short = 'hypers="affine", passes=8, interval=4, batch_size=8'
+    short = 'hypers="affine", steps=8, interval=4, batch_size=8'
     source = "\n".join(code).replace('hypers="affine"', short)
     assert short in source
     names = {"images": images, "labels": labels}
@@ -120,7 +120,7 @@ def test_a_batch_that_is_larger_than_the_data_is_refused_before_training():
     net, seen = nn.Sequential(*_net(), nn.Dropout(0.1)), []
     before = [p.detach().clone() for p in net.parameters()]
     with pytest.raises(ConfigError, match=r"`batch_size` = 61: .* 60 examples"):
-        fit(net, images, labels, passes=8, interval=4, batch_size=61, report=seen.append)
+        fit(net, images, labels, steps=8, interval=4, batch_size=61, report=seen.append)
     assert not seen
     assert all(map(torch.equal, before, net.parameters()))
     assert type(net[-1]) is nn.Dropout
@@ -139,24 +139,24 @@ def test_every_form_trains_predicts_and_says_how(form):
     images, labels = _data()
     found = fit(_net(), images, labels, hypers="rotation", form=form, **SETTINGS)
     assert found.settings["form"] == form
-    assert found.settings["hyper_lr"] == 0.1  # so few passes cannot reach far
+    assert found.settings["hyper_lr"] == 0.1  # so few steps cannot reach far
     assert found.settings["mixed"] is (form != "published")
-    assert found.history[-1]["cost/passes"] == 20
+    assert found.history[-1]["cost/steps"] == 20
     assert found.lml < 0
     assert found.predict(images).shape == (60, 10)
 
 
 def test_settings_follow_the_data_and_can_be_given():
     few, many = (_settings_of("released", n, {}) for n in (1400, 60_000))
-    assert (few["passes"], few["batch_size"]) == (2400, 50)
+    assert (few["steps"], few["batch_size"]) == (2400, 50)
     assert _settings_of("released", 30, {})["batch_size"] == 30
-    assert (many["passes"], many["batch_size"]) == (9375, 128)
+    assert (many["steps"], many["batch_size"]) == (9375, 128)
     assert few["hyper_lr"] == pytest.approx(18 / 1800)
     assert few["release"].optimiser.lr == pytest.approx(1.5e-3)
-    given = _settings_of("joint", 1400, {"passes": 100, "hyper_lr": 0.5, "hyper_every": 3})
-    assert (given["passes"], given["hyper_lr"]) == (100, 0.5)
+    given = _settings_of("joint", 1400, {"steps": 100, "hyper_lr": 0.5, "hyper_every": 3})
+    assert (given["steps"], given["hyper_lr"]) == (100, 0.5)
     assert "hyper_share" not in given
-    part = _settings_of("released", 1400, {"passes": 100, "release": {"fraction": 0.5}})["release"]
+    part = _settings_of("released", 1400, {"steps": 100, "release": {"fraction": 0.5}})["release"]
     assert (part.fraction, part.optimiser.schedule) == (0.5, "cosine")
     with pytest.raises(UnknownNameError, match="released"):
         _settings_of("relased", 10, {})
@@ -179,7 +179,7 @@ def test_a_retrained_net_is_an_ordinary_one_at_the_hypers_found():
     assert again.hypers == first.hypers
     assert again.lml == first.lml
     assert again.history[:2] == first.history
-    assert [row["cost/passes"] for row in again.history] == [10, 20, 10, 20]
+    assert [row["cost/steps"] for row in again.history] == [10, 20, 10, 20]
     assert again.learner.hypers.values() == {f"hyper/{n}": v for n, v in first.hypers.items()}
     assert again.learner.parts.num_partitions == 1
     for mine, its in zip(again.net.parameters(), again.learner.net.parameters(), strict=True):
@@ -291,9 +291,9 @@ REFUSED = {
     "labels missing": ({"labels": LABELS[:-1]}, "one label"),
     "real labels": ({"labels": LABELS.astype(np.float32)}, "one label"),
     "drawn again": ({"defaults": "seed"}, "drawn again"),
-    "unknown field": ({"pases": 3}, "Did you mean `passes`"),
-    "no passes": ({"passes": 0}, "passes"),
-    "passes in words": ({"passes": "many"}, "passes"),
+    "unknown field": ({"pases": 3}, "Did you mean `steps`"),
+    "no steps": ({"steps": 0}, "steps"),
+    "steps in words": ({"steps": "many"}, "steps"),
     "unknown hyper": ({"hypers": "rotaton"}, "rotation"),
     "motions twice": ({"hypers": {"rotation": 0.1, "affine": {}}}, "inside `affine`"),
     "a mask of images": ({"hypers": "mask", "retrain": True}, "Leave `retrain` out"),
@@ -367,5 +367,5 @@ def test_pixels_that_were_not_scaled_are_told_and_no_hypers_may_be_none():
     labels = np.arange(40) % 2
     net = nn.Sequential(nn.Flatten(), nn.Linear(64, 2))
     with pytest.warns(UserWarning, match="these go up to 25"):
-        found = fit(net, images, labels, hypers=None, passes=2, interval=2, batch_size=8)
+        found = fit(net, images, labels, hypers=None, steps=2, interval=2, batch_size=8)
     assert found.hypers == {}

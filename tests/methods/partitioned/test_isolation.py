@@ -10,16 +10,16 @@ from torch import nn
 from tuneparts.core import seeding
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.partitioned import PartitionedConfig
+from tuneparts.methods.partitioned import Partitioned
 from tuneparts.methods.partitioned.config import ReleasedConfig
-from tuneparts.models import GivenNet
+from tuneparts.nets import GivenNet
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 
-FIELDS = {"passes": 12, "interval": 6, "batch_size": 8, "hypers": {"noise": 0.1}}
+FIELDS = {"steps": 12, "interval": 6, "batch_size": 8, "hypers": {"noise": 0.1}}
 
 
-def _learner(task, make, config_type=PartitionedConfig, seed=0, **fields):
+def _learner(task, make, config_type=Partitioned, seed=0, **fields):
     def seeded():
         with seeding.isolated(0, "net"):
             return make()
@@ -71,7 +71,7 @@ def test_a_net_that_remembers_its_batches_is_refused(stripes):
 
 
 @pytest.mark.parametrize("make", [_Functional, _channels])
-@pytest.mark.parametrize("config_type", [PartitionedConfig, ReleasedConfig])
+@pytest.mark.parametrize("config_type", [Partitioned, ReleasedConfig])
 def test_what_draws_globally_is_seeded_by_the_run(stripes, make, config_type):
     rows = []
     for noise in (1, 2):

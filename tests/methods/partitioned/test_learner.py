@@ -9,36 +9,36 @@ import pytest
 import torch
 from torch import nn
 
-from tuneparts import models
+from tuneparts import nets
 from tuneparts.core import seeding
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.batches import Batches
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Examples
-from tuneparts.methods.partitioned import PartitionedConfig
+from tuneparts.methods.partitioned import Partitioned
 from tuneparts.methods.partitioned._assign import Role
 from tuneparts.methods.partitioned.steps import Evidence
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 from tuneparts.training.step import set_lr
 
-SMALL = {"net": models.DigitsCnn(channels=(4, 6), hidden=10), "batch_size": 8, "interval": 10}
+SMALL = {"net": nets.DigitsCnn(channels=(4, 6), hidden=10), "batch_size": 8, "interval": 10}
 LEARNT = {"affine": {"rotation": 0.3}, "temperature": 1.5, "samples": 2}
 NETS = {
-    "mlp": models.Mlp(widths=(16, 12)),
+    "mlp": nets.Mlp(widths=(16, 12)),
     "digits_cnn": SMALL["net"],
-    "mnist_cnn": models.MnistCnn(channels=(6, 8), hidden=(12, 10)),
-    "fixup_resnet": models.FixupResNet(depth=8, planes=4),
-    "wide_resnet": models.WideResNet(depth=10, width=1),
-    "resnet50_gn": models.ResNet50Gn(num_per_stage=1),
-    "resnet9": models.ResNet9(width=4),
+    "mnist_cnn": nets.MnistCnn(channels=(6, 8), hidden=(12, 10)),
+    "fixup_resnet": nets.FixupResNet(depth=8, planes=4),
+    "wide_resnet": nets.WideResNet(depth=10, width=1),
+    "resnet50_gn": nets.ResNet50Gn(num_per_stage=1),
+    "resnet9": nets.ResNet9(width=4),
 }
 
 
 def _learner(task, *, seed=0, **fields):
     fields = {**SMALL, "hypers": LEARNT, "proportions": (0.5, 0.3, 0.2), **fields}
-    config = parse(PartitionedConfig, fields)
+    config = parse(Partitioned, fields)
     return config.build(Context(task=task, seed=seed, device=torch.device("cpu")))
 
 
@@ -209,7 +209,7 @@ def test_expected_gradients_are_those_of_the_objectives(stripes):
 )
 def test_one_chunk_is_standard_training_bit_for_bit(stripes, net, optimiser):
     learner = _learner(
-        stripes, net=NETS[net], proportions=(1.0,), optimiser=optimiser, passes=12, interval=12
+        stripes, net=NETS[net], proportions=(1.0,), optimiser=optimiser, steps=12, interval=12
     )
     metrics = learner.advance()
     assert "train/hyper_loss" not in metrics
@@ -218,9 +218,9 @@ def test_one_chunk_is_standard_training_bit_for_bit(stripes, net, optimiser):
         twin = learner.laid_out(config.net.build(stripes.in_shape, stripes.num_classes))
     standard = config.optimiser.build(twin)
     hypers = config.hypers.build(learnable=False, net=twin, in_shape=stripes.in_shape)
-    generator = seeding.torch_generator(0, "augment weight steps")
+    generator = seeding.torch_generator(0, "augment updates")
     batches = Batches(
-        80, config.batch_size, seed=0, stream=("weight steps", "batch", 1), replacement=True
+        80, config.batch_size, seed=0, stream=("updates", "batch", 1), replacement=True
     )
     order = torch.from_numpy(learner.chunks.chunk(1).copy())
     for t in range(12):
@@ -241,7 +241,7 @@ def test_all_weights_in_the_first_partition_is_validation_set_optimisation(strip
         "net": NETS["wide_resnet"],
         "proportions": (0.7, 0.3),
         "parameter_proportions": (1, 0),
-        "passes": 20,
+        "steps": 20,
     }
     learner = _learner(stripes, **fields)
     twin = _learner(
@@ -268,20 +268,20 @@ def test_all_weights_in_the_first_partition_is_validation_set_optimisation(strip
     assert _same(learner.parts.state_dict(), twin.parts.state_dict())
 
 
-@pytest.mark.parametrize(("passes", "hyper"), [(11, 5), (12, 6), (1, 0)])
-def test_passes_are_spent_to_the_last_and_never_beyond(stripes, passes, hyper):
-    learner = _learner(stripes, passes=passes, interval=20)
+@pytest.mark.parametrize(("steps", "hyper"), [(11, 5), (12, 6), (1, 0)])
+def test_steps_are_spent_to_the_last_and_never_beyond(stripes, steps, hyper):
+    learner = _learner(stripes, steps=steps, interval=20)
     spent = []
     learner_hyper_step = learner.hyper_step
     learner.hyper_step = lambda: spent.append(1) or learner_hyper_step()
     metrics = learner.advance()
     assert learner.finished
-    assert metrics["cost/passes"] == passes == sum(learner.optimiser.num_steps.values()) + hyper
+    assert metrics["cost/steps"] == steps == sum(learner.optimiser.num_steps.values()) + hyper
     assert len(spent) == hyper
 
 
 def test_hyper_steps_every_third_weight_step(stripes):
-    learner = _learner(stripes, passes=16, interval=16, hyper_every=3)
+    learner = _learner(stripes, steps=16, interval=16, hyper_every=3)
     kinds = []
     for name in ("weight_step", "hyper_step"):
         step = getattr(learner, name)
@@ -290,8 +290,8 @@ def test_hyper_steps_every_third_weight_step(stripes):
     assert "".join(kinds) == "wwwh" * 4
 
 
-def test_a_run_without_hypers_spends_all_passes_on_weights(stripes):
-    metrics = _learner(stripes, hypers={}, passes=10).advance()
+def test_a_run_without_hypers_spends_all_steps_on_weights(stripes):
+    metrics = _learner(stripes, hypers={}, steps=10).advance()
     assert sum(metrics[f"partition/steps.{k}"] for k in (1, 2, 3)) == 10
     assert "train/hyper_loss" not in metrics
 
@@ -310,7 +310,7 @@ FULL = [
 
 @pytest.mark.parametrize("fields", FULL, ids=lambda f: ", ".join(f) or "plain")
 def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(stripes, fields):
-    fields = {"passes": 18, "interval": 5, **fields}
+    fields = {"steps": 18, "interval": 5, **fields}
     whole, first, second = (_learner(stripes, **fields) for _ in range(3))
     expected = []
     while not whole.finished:
@@ -332,7 +332,7 @@ def test_a_leak_would_show_in_the_last_term_only():
         "hypers": {"temperature": 1.0, "frozen": ("temperature",)},
         "proportions": (0.5, 0.25, 0.25),
         "optimiser": {"lr": 0.01},
-        "passes": 150,
+        "steps": 150,
         "interval": 150,
     }
     learner = _learner(task, **fields)
@@ -365,7 +365,7 @@ def test_freezing_the_hypers_shifts_no_draw_of_the_weights(stripes):
 
 @pytest.mark.parametrize("best", [0, 2, 4])
 def test_the_state_with_the_largest_evidence_is_kept(stripes, best):
-    fields = {"passes": 50, "interval": 10}
+    fields = {"steps": 50, "interval": 10}
     plain, selecting = _learner(stripes, **fields), _learner(stripes, **fields, select_by_lml=True)
     totals = [-9.0 - i for i in range(5)]
     totals[best] = -1.0
@@ -383,7 +383,7 @@ def test_the_state_with_the_largest_evidence_is_kept(stripes, best):
 
 
 def test_evidence_is_reported_at_chosen_intervals_and_at_the_end(stripes):
-    learner = _learner(stripes, passes=50, lml_every=2)
+    learner = _learner(stripes, steps=50, lml_every=2)
     rows = [learner.advance() for _ in range(5)]
     assert ["lml/total" in row for row in rows] == [False, True, False, True, True]
     assert {"lml/term.2", "lml/term.3", "hyper/rotation"} <= rows[-1].keys()
@@ -391,7 +391,7 @@ def test_evidence_is_reported_at_chosen_intervals_and_at_the_end(stripes):
 
 @pytest.mark.parametrize("fields", [{}, {"scheme": "node", "mixed": True, "hyper_share": 0.2}])
 def test_every_subnetwork_is_scored_on_test_data_at_the_end(stripes, fields):
-    learner = _learner(stripes, passes=20, **fields)
+    learner = _learner(stripes, steps=20, **fields)
     rows = [learner.advance() for _ in range(2)]
     assert not any(name.startswith("subnetwork/") for name in rows[0])
     names = {name for name in rows[1] if name.startswith("subnetwork/")}
@@ -406,12 +406,12 @@ def test_every_subnetwork_is_scored_on_test_data_at_the_end(stripes, fields):
     )
 
 
-def test_weight_steps_are_counted_beside_passes(stripes):
+def test_updates_are_counted_beside_steps(stripes):
     joint = {"scheme": "node", "mixed": True, "hyper_share": 0.2}
     for fields, expected in (({}, 5), ({"hyper_every": 4}, 8), (joint, 10)):
-        row = _learner(stripes, passes=10, **fields).advance()
-        assert row["cost/passes"] == 10
-        assert row["cost/weight_steps"] == expected
+        row = _learner(stripes, steps=10, **fields).advance()
+        assert row["cost/steps"] == 10
+        assert row["cost/updates"] == expected
 
 
 def test_a_feature_extractor_is_learnt_by_hyper_steps_only(stripes):
@@ -515,7 +515,7 @@ def test_a_joint_step_is_a_weight_step_and_a_hyper_step_at_the_same_point(stripe
         grads = torch.autograd.grad(loss, view.leaves)
         for share, grad, moved in zip(twin.parts.shares(k), grads, change, strict=True):
             torch.testing.assert_close(moved, -1e-3 * share.gather(grad), rtol=1e-8, atol=1e-13)
-    assert learner._num_weight_steps == 1
+    assert learner._num_updates == 1
 
 
 @pytest.mark.parametrize("form", JOINT_FORMS)
@@ -542,7 +542,7 @@ def test_the_hyper_share_of_a_joint_batch_moves_no_weight(stripes, form):
             "partition 3 has 0.3 of the weights, chunk 3 no data",
         ),
         ({"mixed": True}, "set `scheme` to `node`"),
-        ({"hyper_share": 0.2, "hyper_every": 2}, "in every pass"),
+        ({"hyper_share": 0.2, "hyper_every": 2}, "in every step"),
         ({"hyper_share": 0.2, "batch_size": 1}, "needs 2 examples"),
         ({"scheme": "node", "defaults": "initial"}, "zero defaults"),
         ({"hypers": {"weight_decay": 0.1}}, "does not enter"),
@@ -552,12 +552,12 @@ def test_the_hyper_share_of_a_joint_batch_moves_no_weight(stripes, form):
 )
 def test_configs_that_cannot_be_meant_are_refused(fields, message):
     with pytest.raises(ConfigError, match=message):
-        parse(PartitionedConfig, fields)
+        parse(Partitioned, fields)
 
 
 def test_a_config_survives_json():
-    config = PartitionedConfig(proportions=(0.9, 0.1), scheme="node", mixed=True, hyper_lr=0.1)
-    assert PartitionedConfig.model_validate_json(config.model_dump_json()) == config
+    config = Partitioned(proportions=(0.9, 0.1), scheme="node", mixed=True, hyper_lr=0.1)
+    assert Partitioned.model_validate_json(config.model_dump_json()) == config
 
 
 def test_weight_decay_is_scaled_as_the_config_says(stripes):

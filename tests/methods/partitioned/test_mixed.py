@@ -13,15 +13,15 @@ from tuneparts.methods.partitioned import fit
 from tuneparts.methods.partitioned._isolation import check_mixable
 from tuneparts.methods.partitioned.fitted import Form
 from tuneparts.methods.partitioned.mixed import MixedBatch
-from tuneparts.methods.partitioned.subnetwork import Partitioned
-from tuneparts.models.layers import Bias, ScalarMultiplier
+from tuneparts.methods.partitioned.subnetwork import PartitionedNet
+from tuneparts.nets.layers import Bias, ScalarMultiplier
 
 PROPORTIONS = (0.5, 0.3, 0.2)
 LEVELS = torch.tensor([1, 1, 1, 2, 2, 3, 3, 3])
 
 
 def _parts(net, x):
-    parts = Partitioned(net, proportions=PROPORTIONS, seed=0, scheme="node", example=x)
+    parts = PartitionedNet(net, proportions=PROPORTIONS, seed=0, scheme="node", example=x)
     generator = seeding.torch_generator(3, "noise")
     for k in (1, 2, 3):  # norm factors and summands that differ between partitions
         for share in parts.shares(k):
@@ -118,7 +118,7 @@ def test_shares_of_hidden_weights_follow_the_squares():
         net = nn.Sequential(
             nn.Linear(5, 100), nn.ReLU(), nn.Linear(100, 100), nn.ReLU(), nn.Linear(100, 3)
         )
-    parts = Partitioned(
+    parts = PartitionedNet(
         net, proportions=(0.8, 0.1, 0.1), seed=0, scheme="node", example=torch.ones(1, 5)
     )
     counts = torch.bincount(parts.map_of("2.weight").view(-1).long(), minlength=4)[1:]
@@ -127,7 +127,7 @@ def test_shares_of_hidden_weights_follow_the_squares():
 
 def test_later_chunks_leave_no_trace_in_earlier_gradients(digits_cnn):
     x, y = digits_cnn.batch(8, dtype=torch.float32)
-    parts = Partitioned(
+    parts = PartitionedNet(
         digits_cnn.build(dtype=torch.float32),
         proportions=PROPORTIONS,
         seed=0,
@@ -177,7 +177,7 @@ def test_what_cannot_be_mixed_is_refused_by_name(nets):
 
 def test_what_has_no_units_to_label_is_refused_by_name():
     def parts(net, example, **kwargs):
-        return Partitioned(
+        return PartitionedNet(
             net, proportions=PROPORTIONS, seed=0, scheme="node", example=example, **kwargs
         )
 
@@ -196,7 +196,7 @@ def test_what_has_no_units_to_label_is_refused_by_name():
         parts(nn.Sequential(nn.Linear(5, 5)), torch.ones(1, 5), defaults="initial")
 
 
-SETTINGS = {"passes": 4, "interval": 4, "batch_size": 8}
+SETTINGS = {"steps": 4, "interval": 4, "batch_size": 8}
 
 
 class _Two(nn.Module):
@@ -284,7 +284,7 @@ def _built(kind):
 
 
 def _dealt(net):
-    return Partitioned(
+    return PartitionedNet(
         net, proportions=(0.6, 0.2, 0.2), seed=0, scheme="node", example=_inputs()[:1]
     )
 
@@ -335,7 +335,7 @@ def test_norms_with_parts_of_their_own_and_empty_partitions_pass():
     )
     x = _inputs()
     for proportions in ((0.6, 0.0, 0.4), (0.3, 0.2, 0.2, 0.1, 0.1, 0.1), (1.0,)):
-        parts = Partitioned(net, proportions=proportions, seed=0, scheme="node", example=x[:1])
+        parts = PartitionedNet(net, proportions=proportions, seed=0, scheme="node", example=x[:1])
         check_mixable(parts, x[:2])
 
 

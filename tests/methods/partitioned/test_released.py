@@ -5,25 +5,25 @@ import copy
 import pytest
 import torch
 
-from tuneparts import models
+from tuneparts import nets
 from tuneparts.core.config import parse
 from tuneparts.data.config import DataConfig
-from tuneparts.methods.partitioned import PartitionedConfig
+from tuneparts.methods.partitioned import Partitioned
 from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import SupervisedLearner
 
 NETS = {
-    "digits_cnn": models.DigitsCnn(channels=(4, 6), hidden=10),
-    "wide_resnet": models.WideResNet(depth=10, width=1),
-    "fixup_resnet": models.FixupResNet(depth=8, planes=4),
-    "resnet50_gn": models.ResNet50Gn(num_per_stage=1),
+    "digits_cnn": nets.DigitsCnn(channels=(4, 6), hidden=10),
+    "wide_resnet": nets.WideResNet(depth=10, width=1),
+    "fixup_resnet": nets.FixupResNet(depth=8, planes=4),
+    "resnet50_gn": nets.ResNet50Gn(num_per_stage=1),
 }
 FIELDS = {
     "batch_size": 8,
     "interval": 10,
-    "passes": 40,
+    "steps": 40,
     "proportions": (0.5, 0.3, 0.2),
     "hypers": {"affine": {"rotation": 0.3}, "temperature": 1.5, "samples": 2},
     "hyper_lr": 0.02,
@@ -43,7 +43,7 @@ def _released(context, net="digits_cnn", **fields):
 
 
 def _until_release(learner):
-    while learner.passes < learner.config.release.start(learner.config.passes):
+    while learner.steps < learner.config.release.start(learner.config.steps):
         learner.advance()
     return learner
 
@@ -51,7 +51,7 @@ def _until_release(learner):
 def test_before_the_release_it_is_partitioned_training(context):
     released = _until_release(_released(context))
     fields = {**FIELDS, "net": NETS["digits_cnn"]}
-    partitioned = parse(PartitionedConfig, fields).build(context)
+    partitioned = parse(Partitioned, fields).build(context)
     partitioned.advance()
     partitioned.advance()
     state = released.parts.state_dict()
@@ -113,7 +113,7 @@ def _names(learner):
 def test_the_release_starts_from_the_state_with_the_largest_lml(context):
     learner = _released(context, select_by_lml=True, release={"fraction": 0.25})
     states, totals = [], []
-    while learner.passes < learner.config.release.start(learner.config.passes):
+    while learner.steps < learner.config.release.start(learner.config.steps):
         totals.append(learner.advance()["lml/total"])
         states.append(copy.deepcopy(learner.parts.state_dict()))
     best = states[totals.index(max(totals))]
@@ -125,18 +125,18 @@ def test_the_release_starts_from_the_state_with_the_largest_lml(context):
     torch.testing.assert_close(weight.detach(), best["net.classifier.weight"])
 
 
-@pytest.mark.parametrize("passes", [9, 20, 21])
+@pytest.mark.parametrize("steps", [9, 20, 21])
 @pytest.mark.parametrize("fraction", [0.01, 0.3, 0.99])
-def test_the_total_budget_is_kept(context, passes, fraction):
-    fields = {"passes": passes, "interval": passes, "release": {"fraction": fraction}}
+def test_the_total_budget_is_kept(context, steps, fraction):
+    fields = {"steps": steps, "interval": steps, "release": {"fraction": fraction}}
     learner = _released(context, **fields)
-    assert learner.advance()["cost/passes"] == passes
+    assert learner.advance()["cost/steps"] == steps
     assert learner.finished
 
 
 @pytest.mark.parametrize("net", ["digits_cnn", "wide_resnet"])
 def test_resuming_before_and_inside_the_release(context, net):
-    fields = {"passes": 24, "interval": 8, "num_extractor_layers": 1}
+    fields = {"steps": 24, "interval": 8, "num_extractor_layers": 1}
     whole = _released(context, net, **fields)
     expected, states = [], []
     while not whole.finished:

@@ -21,10 +21,10 @@ from tuneparts.methods.partitioned.steps import (
     decay_factors,
     evidence,
 )
-from tuneparts.methods.partitioned.subnetwork import Partitioned
-from tuneparts.models.layers import Bias, ScalarMultiplier
+from tuneparts.methods.partitioned.subnetwork import PartitionedNet
+from tuneparts.nets.layers import Bias, ScalarMultiplier
 from tuneparts.training import checkpoint
-from tuneparts.training.config import OptimiserConfig
+from tuneparts.training.config import Optimiser
 from tuneparts.training.step import set_lr
 
 CHUNKS = Chunks(100, (0.8, 0.1, 0.1), seed=0)
@@ -104,11 +104,11 @@ def test_a_stream_resumes_from_bytes(how):
 
 
 KINDS = {
-    "adam": OptimiserConfig(kind="adam", lr=0.05),
-    "adam, decay": OptimiserConfig(kind="adam", lr=0.05, weight_decay=0.1),
-    "sgd": OptimiserConfig(kind="sgd", lr=0.1, momentum=0.0),
-    "momentum": OptimiserConfig(kind="sgd", lr=0.1, momentum=0.9, weight_decay=0.01),
-    "nesterov": OptimiserConfig(kind="sgd", lr=0.1, momentum=0.8, nesterov=True),
+    "adam": Optimiser(kind="adam", lr=0.05),
+    "adam, decay": Optimiser(kind="adam", lr=0.05, weight_decay=0.1),
+    "sgd": Optimiser(kind="sgd", lr=0.1, momentum=0.0),
+    "momentum": Optimiser(kind="sgd", lr=0.1, momentum=0.9, weight_decay=0.01),
+    "nesterov": Optimiser(kind="sgd", lr=0.1, momentum=0.8, nesterov=True),
 }
 FACTORS = (2.0, 1.5, 1.0)
 
@@ -126,7 +126,7 @@ def _net():
 
 
 def _optimised(config, proportions=(0.5, 0.3, 0.2), factors=FACTORS):
-    parts = Partitioned(_net(), proportions=proportions, seed=0)
+    parts = PartitionedNet(_net(), proportions=proportions, seed=0)
     return parts, PartitionedOptimiser(parts, config, decay_factors=factors)
 
 

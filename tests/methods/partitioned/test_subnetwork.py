@@ -11,8 +11,8 @@ from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.partitioned._assign import Role
 from tuneparts.methods.partitioned.mixed import MixedBatch
-from tuneparts.methods.partitioned.subnetwork import Partitioned
-from tuneparts.models.layers import Bias, ScalarMultiplier
+from tuneparts.methods.partitioned.subnetwork import PartitionedNet
+from tuneparts.nets.layers import Bias, ScalarMultiplier
 from tuneparts.training import checkpoint
 
 PROPORTIONS = (0.5, 0.3, 0.2)
@@ -22,7 +22,7 @@ def _parts(case, net=None, **kwargs):
     net = case.build() if net is None else net
     if kwargs.get("scheme") == "node":
         kwargs["example"] = case.batch(2)[0]
-    return Partitioned(net, **{"proportions": PROPORTIONS, "seed": 0, **kwargs})
+    return PartitionedNet(net, **{"proportions": PROPORTIONS, "seed": 0, **kwargs})
 
 
 def _scramble(parts, k, seed=1):
@@ -198,9 +198,9 @@ def test_defaults_drawn_again_equal_the_stored_copy(small_net):
         assert torch.equal(stored(x, level), drawn(x, level))
 
 
-def test_statistics_are_kept_apart_and_learnt_in_weight_steps_only():
+def test_statistics_are_kept_apart_and_learnt_in_updates_only():
     net = nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3)).double()
-    parts = Partitioned(net, proportions=PROPORTIONS, seed=0)
+    parts = PartitionedNet(net, proportions=PROPORTIONS, seed=0)
     x = torch.randn(9, 5, dtype=torch.float64, generator=seeding.torch_generator(0, "x"))
     parts.run(parts.view(2, trainable=True), x, learns_statistics=True)
     means = parts.get_buffer("running_mean:1")
@@ -256,7 +256,7 @@ def test_any_layer_is_dealt_out_by_the_random_scheme(defaults):
     with seeding.isolated(0, "init"):
         net = _Mixer().double()
     tokens = torch.arange(15).view(3, 5) % 9
-    parts = Partitioned(net, proportions=(0.5, 0.3, 0.2), seed=0, defaults=defaults)
+    parts = PartitionedNet(net, proportions=(0.5, 0.3, 0.2), seed=0, defaults=defaults)
     start = copy.deepcopy(net)
     assert {n for n, r in parts.roles.items() if r is not Role.ENTRIES} == {"norm.weight"}
     with torch.no_grad():
@@ -288,20 +288,22 @@ def test_a_layer_without_units_is_refused_by_name_in_the_node_scheme(layer, kind
     net = nn.Sequential()
     net.add_module("body", nn.Sequential(nn.Linear(6, 6), layer))
     with pytest.raises(ConfigError, match=rf"`body\.1` is a {kind}"):
-        Partitioned(net, proportions=PROPORTIONS, seed=0, scheme="node", example=torch.zeros(1, 6))
+        PartitionedNet(
+            net, proportions=PROPORTIONS, seed=0, scheme="node", example=torch.zeros(1, 6)
+        )
 
 
 def test_a_frozen_parameter_is_held():
     net = nn.Sequential(nn.Linear(4, 4), nn.PReLU())
     net[1].weight.requires_grad_(False)
-    assert Partitioned(net, proportions=PROPORTIONS, seed=0).roles["1.weight"] is Role.HELD
+    assert PartitionedNet(net, proportions=PROPORTIONS, seed=0).roles["1.weight"] is Role.HELD
 
 
 def test_other_norms_and_scalars_are_known():
     net = nn.Sequential(
         nn.Linear(4, 6), nn.LayerNorm(6), ScalarMultiplier(), Bias(), nn.Linear(6, 2)
     )
-    parts = Partitioned(net, proportions=PROPORTIONS, seed=0)
+    parts = PartitionedNet(net, proportions=PROPORTIONS, seed=0)
     assert parts.roles["1.weight"] is Role.PRODUCT
     assert parts.roles["1.bias"] is Role.SUM
     assert parts.roles["2.scale"] is Role.PRODUCT
@@ -313,12 +315,12 @@ def test_levels_and_tiny_nets_are_checked(mlp):
     with pytest.raises(ConfigError, match="numbered 0 to 3, not 4"):
         parts(mlp.batch()[0], 4)
     with pytest.raises(ConfigError, match=r"partition 2 of proportions .* owns none"):
-        Partitioned(nn.Sequential(nn.Linear(1, 2, bias=False)), proportions=(1, 1, 1), seed=0)
+        PartitionedNet(nn.Sequential(nn.Linear(1, 2, bias=False)), proportions=(1, 1, 1), seed=0)
 
 
 def test_threads_run_different_subnetworks_of_one_net_at_once():
     net = nn.Sequential(nn.Linear(64, 256), nn.BatchNorm1d(256), nn.ReLU(), nn.Linear(256, 8))
-    parts = Partitioned(net, proportions=PROPORTIONS, seed=0)
+    parts = PartitionedNet(net, proportions=PROPORTIONS, seed=0)
     x = torch.randn(32, 64, generator=torch.Generator().manual_seed(0))
     expected = {level: parts(x, level) for level in (1, 2, 3)}
     levels = [1, 2, 3] * 40
@@ -340,7 +342,7 @@ def _tied():
 def test_tied_weights_are_read_alike_under_all_their_names():
     net = _tied()
     x = torch.randn(5, 6, generator=torch.Generator().manual_seed(1))
-    parts = Partitioned(net, proportions=(0.5, 0.5), seed=0)
+    parts = PartitionedNet(net, proportions=(0.5, 0.5), seed=0)
     written = copy.deepcopy(net)
     with torch.no_grad():
         for name, parameter in written.named_parameters():
@@ -356,7 +358,7 @@ def test_tied_weights_are_read_alike_under_all_their_names():
 
 def test_a_tied_weight_belongs_to_the_latest_unit_of_its_places_in_the_node_scheme():
     net = _tied()
-    parts = Partitioned(
+    parts = PartitionedNet(
         net, proportions=(0.5, 0.5), seed=0, scheme="node", example=torch.zeros(1, 6)
     )
     units = parts.units
@@ -395,7 +397,7 @@ class _Heads(nn.Module):
 def test_the_layers_that_make_the_outputs_are_found_by_probing():
     with seeding.isolated(0, "init"):
         net = _Heads()
-    parts = Partitioned(
+    parts = PartitionedNet(
         net, proportions=(0.5, 0.5), seed=0, scheme="node", example=torch.zeros(1, 6)
     )
     labels = {name: set(units.out_labels.tolist()) for name, units in parts.units.items()}
@@ -414,7 +416,7 @@ def test_a_weight_that_no_layer_calls_stays_in_the_first_partition():
             return nn.functional.linear(h, nn.functional.normalize(self.head.weight))
 
     net = Cosine()
-    parts = Partitioned(
+    parts = PartitionedNet(
         net, proportions=(0.5, 0.5), seed=0, scheme="node", example=torch.zeros(1, 6)
     )
     assert (parts.map_of("head.weight") == 1).all()

@@ -128,9 +128,9 @@ def small_net() -> nn.Module:
 
 FORMS = {
     "a trial's checkpoint": lambda path, state: checkpoint.save(
-        path, {"learner": {"net": state, "passes": 3}, "seconds": 1.0, "rows": []}
+        path, {"learner": {"net": state, "steps": 3}, "seconds": 1.0, "rows": []}
     ),
-    "a learner's state": lambda path, state: checkpoint.save(path, {"net": state, "passes": 3}),
+    "a learner's state": lambda path, state: checkpoint.save(path, {"net": state, "steps": 3}),
     "a state_dict": lambda path, state: torch.save(state, path),
     "a state_dict under a key": lambda path, state: torch.save({"state_dict": state}, path),
     "of DataParallel": lambda path, state: torch.save(

@@ -8,7 +8,7 @@ from tuneparts.core import _torchvision, seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.pwfn import compress, load
 
-SETTINGS = {"passes": 40, "interval": 20, "batch_size": 20, "pretrain": 0.5}
+SETTINGS = {"steps": 40, "interval": 20, "batch_size": 20, "pretrain": 0.5}
 
 
 def _net(seed=0):
@@ -84,7 +84,7 @@ def test_a_call_that_was_stopped_goes_on_bit_for_bit(tmp_path):
     whole = compress(_net(), _data(), **fields)
 
     def stop(row):
-        if row["cost/passes"] == 30:
+        if row["cost/steps"] == 30:
             raise KeyboardInterrupt
 
     file = tmp_path / "net.npz"
@@ -96,7 +96,7 @@ def test_a_call_that_was_stopped_goes_on_bit_for_bit(tmp_path):
     assert not file.exists()
     seen = []
     resumed = compress(_net(), _data(), file=file, report=seen.append, **fields)
-    assert [row["cost/passes"] for row in seen] == [30, 40]
+    assert [row["cost/steps"] for row in seen] == [30, 40]
     assert resumed.history == whole.history
     assert file.stat().st_size == whole.num_bytes
     assert [path.name for path in tmp_path.iterdir()] == ["net.npz"]
@@ -118,7 +118,7 @@ def test_deviations_move_as_far_as_they_should_by_default():
         ({"pretrained": "x.pt"}, "`pretrained`: not a setting"),
         ({"quantiser": {"kind": "free"}}, "`free`: makes no codebook"),
         ({"quantiser": {"kind": "uniform"}, "fractions": (1.0,)}, "makes no codebook"),
-        ({"pases": 4}, "Did you mean `passes`"),
+        ({"pases": 4}, "Did you mean `steps`"),
         ({"fractions": (0.5, 0.4)}, "fractions rise"),
     ],
 )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.methods.pwfn._gaussian import Gaussians, Lent, cover
-from tuneparts.models import NETS
+from tuneparts.nets import NETS
 
 CASES = {
     "linear": (nn.Sequential(nn.Linear(4, 3)), (4,)),

@@ -63,7 +63,7 @@ def test_gradients_do_not_depend_on_the_memory_format(
         torch.testing.assert_close(same.mus[name].grad, mu.grad, rtol=1e-4, atol=1e-7)
 
 
-def test_the_seed_decides_passes_differ_and_the_net_computes_as_before(
+def test_the_seed_decides_steps_differ_and_the_net_computes_as_before(
     net: nn.Sequential, gaussians: Gaussians, x_BCHW: Tensor
 ) -> None:
     net.eval()

@@ -13,10 +13,10 @@ from tuneparts.core import schema
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.task import Examples, Task
-from tuneparts.methods.baselines.config import StandardConfig
+from tuneparts.methods.baselines.config import Standard
 from tuneparts.methods.pwfn import codefile
 from tuneparts.methods.pwfn._learner import PwfnLearner
-from tuneparts.methods.pwfn.config import PwfnConfig
+from tuneparts.methods.pwfn.config import Pwfn
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 
@@ -45,16 +45,16 @@ def task() -> Task:
     return Task("blobs", blobs(96, 0), blobs(30, 1), blobs(30, 2), 3, (0.4,), (0.2,))
 
 
-def config(**changes: Any) -> PwfnConfig:
+def config(**changes: Any) -> Pwfn:
     base = {
-        "passes": 24,
+        "steps": 24,
         "interval": 5,
         "batch_size": 16,
         "net": {"name": "resnet18", "width": 2},
         "fractions": (0.3, 0.8, 1.0),
         "first_round": 0.5,
     }
-    return parse(PwfnConfig, base | changes)
+    return parse(Pwfn, base | changes)
 
 
 def build(task: Task, seed: int = 0, **changes: Any) -> PwfnLearner:
@@ -114,7 +114,7 @@ def test_quantisation_aware_training_moves_the_weights_behind_the_rounded_ones(t
     changes = mlp(interval=1, fractions=(1.0,), clip=1e9)
     aware = build(task, **changes, quantiser={"kind": "uniform", "bits": 2, "aware": True})
     after = build(task, **changes, quantiser={"kind": "uniform", "bits": 2})
-    while aware.passes < aware.rounds.pretrain_end:
+    while aware.steps < aware.rounds.pretrain_end:
         assert aware.advance()["train/loss"] == after.advance()["train/loss"]
     start, learning = aware.gaussians.means(), aware.gaussians
     first = aware.advance()["train/loss"]
@@ -163,10 +163,8 @@ def test_resuming_is_bit_for_bit(task: Task, undisturbed: Undisturbed, stop: int
 
 def test_pretraining_is_standard_training(task: Task) -> None:
     common = {"batch_size": 16, "net": {"name": "resnet18", "width": 2}, "interval": 4}
-    standard = parse(StandardConfig, common | {"passes": 12}).build(
-        Context(task=task, seed=3, device=CPU)
-    )
-    learner = build(task, seed=3, passes=24, interval=4, first_round=1.0)
+    standard = parse(Standard, common | {"steps": 12}).build(Context(task=task, seed=3, device=CPU))
+    learner = build(task, seed=3, steps=24, interval=4, first_round=1.0)
     for _ in range(2):
         expected, got = standard.advance(), learner.advance()
         assert got["train/loss"] == expected["train/loss"]
@@ -175,8 +173,8 @@ def test_pretraining_is_standard_training(task: Task) -> None:
 
 def test_starting_from_a_checkpoint(task: Task, tmp_path: Path) -> None:
     context = Context(task=task, seed=0, device=CPU)
-    changes = {"batch_size": 16, "passes": 4, "interval": 4, "net": "mlp"}
-    standard = parse(StandardConfig, changes).build(context)
+    changes = {"batch_size": 16, "steps": 4, "interval": 4, "net": "mlp"}
+    standard = parse(Standard, changes).build(context)
     standard.advance()
     checkpoint.save(tmp_path / "net", standard.state_dict())
     given = {"pretrained": str(tmp_path / "net"), "pretrain": 0}
@@ -187,7 +185,7 @@ def test_starting_from_a_checkpoint(task: Task, tmp_path: Path) -> None:
 
 def test_warm_up_moves_deviations_only(task: Task) -> None:
     learner = build(task, pretrain=0.25, warmup=0.25, interval=1, sigma={"alpha": 1.0})
-    while learner.passes < learner.rounds.pretrain_end:
+    while learner.steps < learner.rounds.pretrain_end:
         learner.advance()
     assert learner.rounds.warmup_end - learner.rounds.pretrain_end == 6
     parameters = {name: p.detach().clone() for name, p in learner.net.named_parameters()}
@@ -212,7 +210,7 @@ def test_trials_of_a_seed_share_their_pretraining(
     second = finish(build(task, **changes, shares_pretraining=True))
     assert first == second
     # The first row is all of the pretraining; what follows is as without sharing.
-    assert first[0]["cost/passes"] == 12
+    assert first[0]["cost/steps"] == 12
     assert first[1:] == alone[3:]
     files[0].write_bytes(files[0].read_bytes()[:-3])  # a damaged one is made anew
     assert finish(build(task, **changes, shares_pretraining=True)) == first
@@ -224,8 +222,8 @@ def test_trials_of_a_seed_share_their_pretraining(
 
 
 def test_an_exposure_decides_alpha_whatever_the_length(task: Task) -> None:
-    for passes in (16, 24):
-        last = finish(build(task, **mlp(passes=passes, sigma={"exposure": 0.7})))[-1]
+    for steps in (16, 24):
+        last = finish(build(task, **mlp(steps=steps, sigma={"exposure": 0.7})))[-1]
         assert last["fixing/exposure"] == pytest.approx(0.7)
         assert last["fixing/spread"] >= 1
 
@@ -285,7 +283,7 @@ def last_report(task: Task, changes: dict[str, Any]) -> dict[str, float]:
     # Only a net with BatchNorm can be recalibrated; the other is far faster.
     small = {"name": "mlp", "widths": (16,)}
     net = {"name": "resnet18", "width": 1} if "recalibrate" in changes else small
-    report = finish(build(task, **({"passes": 16, "net": net} | changes | {"sigma": sigma})))[-1]
+    report = finish(build(task, **({"steps": 16, "net": net} | changes | {"sigma": sigma})))[-1]
     return {k: v for k, v in report.items() if k not in {"fixing/exposure", "fixing/rounds"}}
 
 
@@ -307,7 +305,7 @@ def test_every_field_matters(
     [
         ({"fractions": (0.5, 0.4, 1.0)}, "rise"),
         ({"fractions": (0.5,)}, "exactly 1"),
-        ({"pretrain": 0.5, "warmup": 0.5}, "rounds have passes"),
+        ({"pretrain": 0.5, "warmup": 0.5}, "rounds have steps"),
         ({"pretrained": "somewhere"}, "set `pretrain` to 0"),
         ({"sigma": {"alpha": 0.1, "exposure": 1.0}}, "give one of them"),
         ({"sigma": {"exposure": 1.0}, "finetune": {"kind": "adam"}}, "is defined for SGD"),
@@ -323,8 +321,8 @@ def test_what_cannot_be_meant_is_refused(changes: dict[str, Any], message: str) 
         config(**changes)
 
 
-def test_rounds_without_passes_of_their_own(task: Task) -> None:
-    changes = mlp(passes=4, interval=4, pretrain=0.75, fractions=(0.2, 0.4, 0.7, 1.0))
+def test_rounds_without_steps_of_their_own(task: Task) -> None:
+    changes = mlp(steps=4, interval=4, pretrain=0.75, fractions=(0.2, 0.4, 0.7, 1.0))
     report = finish(build(task, **changes))[-1]
     assert report["fixing/rounds"] == 4
     assert report["fixing/fraction"] == 1

@@ -18,7 +18,7 @@ from tuneparts.methods.pwfn._running_mean import attraction
 from tuneparts.methods.pwfn._threshold import Clustering
 from tuneparts.methods.pwfn.config import (
     FRACTIONS,
-    PwfnConfig,
+    Pwfn,
     _Clusters,
     _KMeans,
     _Nearest,
@@ -269,10 +269,10 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     st.integers(1, 12),
 )
 def test_the_budget_is_cut_without_loss(
-    passes: int, pretrain: float, warmup: float, first_round: float, num_rounds: int
+    steps: int, pretrain: float, warmup: float, first_round: float, num_rounds: int
 ) -> None:
-    rounds = PwfnConfig(
-        passes=passes,
+    rounds = Pwfn(
+        steps=steps,
         pretrain=pretrain,
         warmup=warmup,
         first_round=first_round,
@@ -281,12 +281,12 @@ def test_the_budget_is_cut_without_loss(
     edges = [0, rounds.pretrain_end, rounds.warmup_end, *rounds.ends]
     assert edges == sorted(edges)
     assert len(rounds.ends) == num_rounds
-    assert rounds.ends[-1] == passes
+    assert rounds.ends[-1] == steps
 
 
 def test_the_published_schedule() -> None:
     # 27.05 epochs of 176 steps: a twentieth of one, then nine rounds of three.
-    rounds = PwfnConfig(passes=round(27.05 * 176), pretrain=0).rounds()
+    rounds = Pwfn(steps=round(27.05 * 176), pretrain=0).rounds()
     assert rounds.ends[0] == round(0.05 * 176)
     lengths = [b - a for a, b in zip(rounds.ends, rounds.ends[1:], strict=False)]
     assert all(abs(length - 3 * 176) <= 1 for length in lengths)

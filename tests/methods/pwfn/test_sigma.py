@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tuneparts.methods.pwfn import _sigma
 from tuneparts.methods.pwfn._gaussian import FLOOR, Gaussians, Lent
 from tuneparts.methods.pwfn._sigma import controlled, initialise, snapshot
-from tuneparts.methods.pwfn.config import PwfnConfig
+from tuneparts.methods.pwfn.config import Pwfn
 
 CEILING = 0.05
 FLOATS = st.floats(-4, 4, width=32, allow_subnormal=False)
@@ -121,8 +121,7 @@ def test_where_deviations_settle_on_a_quadratic(curvature: float) -> None:
 def test_exposure_predicts_a_flat_weight() -> None:
     steps, lr, alpha = 500, 0.01, 0.2
     plain, heavy = (
-        PwfnConfig(finetune={"kind": "sgd", "lr": lr, "momentum": momentum})
-        for momentum in (0.0, 0.9)
+        Pwfn(finetune={"kind": "sgd", "lr": lr, "momentum": momentum}) for momentum in (0.0, 0.9)
     )
     x = plain.exposure(alpha=alpha, steps=steps)
     start = 0.002

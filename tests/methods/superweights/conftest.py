@@ -6,7 +6,7 @@ import torch
 from tuneparts.data.config import DataConfig
 from tuneparts.data.task import Task
 from tuneparts.methods.superweights._clusters import Layer, layers_of
-from tuneparts.models import WideResNet
+from tuneparts.nets import WideResNet
 
 WrnLayers = Callable[..., list[Layer]]
 

@@ -10,7 +10,7 @@ from tuneparts.methods.superweights import _clusters
 from tuneparts.methods.superweights._allocation import least_weights
 from tuneparts.methods.superweights._clusters import Layer, layers_of
 from tuneparts.methods.superweights._similarity import split
-from tuneparts.models import DigitsCnn, MobileNetV2, WideResNet
+from tuneparts.nets import DigitsCnn, MobileNetV2, WideResNet
 
 
 def counts(layers: list[Layer], labels: list[int], member: int, kind: str) -> list[int]:

@@ -12,7 +12,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.methods.superweights import fit
 from tuneparts.methods.superweights.fitted import _unshared_weights
 
-SETTINGS: dict[str, Any] = {"passes": 40, "interval": 20, "batch_size": 20}
+SETTINGS: dict[str, Any] = {"steps": 40, "interval": 20, "batch_size": 20}
 
 
 def _net(width=16, seed=0):
@@ -99,7 +99,7 @@ def test_a_function_builds_each_member_from_a_seed_of_its_own():
         ([_net()], {"budget": 400, "allocation": {"budget": 300}}, "in `allocation` as well"),
         ([_net()], {"budget": -5}, "budget.*-5"),
         ([_net()], {"budget": 3.5}, "budget.*3.5"),
-        ([_net()], {"pases": 3}, "Did you mean `passes`"),
+        ([_net()], {"pases": 3}, "Did you mean `steps`"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(nets, fields, message):
@@ -182,14 +182,14 @@ class _Skipping(nn.Module):
 
 def test_layers_may_be_skipped_while_gradients_are_compared():
     stages = {"norms": "train", "analysis": 0.2}
-    ensemble = fit(_Skipping, *_data(), members=2, stages=stages, passes=40, batch_size=20)
+    ensemble = fit(_Skipping, *_data(), members=2, stages=stages, steps=40, batch_size=20)
     assert list(ensemble.private[0]) == ["head"]
 
 
 TOKENS = torch.randint(0, 11, (60, 7), generator=torch.Generator().manual_seed(0))
 LABELS = TOKENS[:, 0] % 3
 RECURRENT = {
-    "passes": 2,
+    "steps": 2,
     "batch_size": 20,
     "members": 2,
     "sharing": {"clusters": "depth", "beta": None},

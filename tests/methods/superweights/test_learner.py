@@ -10,12 +10,12 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.task import Task
 from tuneparts.methods.superweights._learner import SuperweightsLearner
-from tuneparts.methods.superweights.config import SuperweightsConfig, _SharingStage
+from tuneparts.methods.superweights.config import SuperWeights, _SharingStage
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 
 BASE: dict[str, Any] = {
-    "passes": 16,
+    "steps": 16,
     "interval": 1,
     "batch_size": 16,
     "members": ("digits_cnn", {"name": "digits_cnn", "channels": (12, 20)}),
@@ -28,13 +28,13 @@ WRN = {"members": ({"name": "wide_resnet", "depth": 16}, {"name": "wide_resnet",
 
 
 def learner(toy: Task, seed: int = 0, **changes: Any) -> SuperweightsLearner:
-    config = SuperweightsConfig().replaced({**BASE, **changes})
+    config = SuperWeights().replaced({**BASE, **changes})
     return SuperweightsLearner(config, Context(toy, seed, torch.device("cpu")))
 
 
 def ran(run: SuperweightsLearner, until: int | None = None) -> list[dict[str, float]]:
     rows = []
-    while not run.finished and run.passes != until:
+    while not run.finished and run.steps != until:
         rows.append(run.advance())
     return rows
 
@@ -62,7 +62,7 @@ def uninterrupted(toy: Task) -> dict[str, tuple[list[dict[str, float]], bytes]]:
 
 def stops() -> list[int]:
     """Inside every stage, and at each boundary between two."""
-    times = SuperweightsConfig().replaced(BASE).timetable
+    times = SuperWeights().replaced(BASE).timetable
     ends = (0, times.search, times.compare_layers, times.train, times.compare_uses)
     assert all(b - a > 1 for a, b in pairwise((*ends, times.finish)))
     return sorted({*ends[1:], *(end + 1 for end in ends)})
@@ -166,7 +166,7 @@ def test_tau_is_lowered_until_the_budget_fits(toy: Task) -> None:
 def test_norms_of_the_look_matter(toy: Task) -> None:
     found = set()
     for norms in ("eval", "train"):
-        run = learner(toy, **WRN, **{"stages.norms": norms, "passes": 8})
+        run = learner(toy, **WRN, **{"stages.norms": norms, "steps": 8})
         found.add(ran(run)[-1]["superweights/similarity"])
     assert len(found) == 2
 
@@ -192,10 +192,10 @@ def test_a_small_budget_is_refused_or_merges_clusters(toy: Task) -> None:
 
 
 def test_stages_must_leave_time_to_train() -> None:
-    with pytest.raises(ConfigError, match="must leave it a pass"):
-        SuperweightsConfig().replaced({"passes": 4})
+    with pytest.raises(ConfigError, match="must leave it a step"):
+        SuperWeights().replaced({"steps": 4})
     with pytest.raises(ConfigError, match="at least 1 item"):
-        parse(SuperweightsConfig, {"members": ()})
+        parse(SuperWeights, {"members": ()})
 
 
 def test_an_absolute_budget_counts_and_the_chain_matters(toy: Task) -> None:
@@ -211,19 +211,19 @@ def test_an_absolute_budget_counts_and_the_chain_matters(toy: Task) -> None:
 
 
 def test_stages_follow_each_other() -> None:
-    times = SuperweightsConfig(passes=200).timetable
-    stages = [times.at(passes) for passes in range(200)]
+    times = SuperWeights(steps=200).timetable
+    stages = [times.at(steps) for steps in range(200)]
     counts = [stages.count(stage) for stage in _SharingStage]
     assert counts == [20, 2, 10, 2, 166]
     assert stages == sorted(stages, key=list(_SharingStage).index)
 
 
 @pytest.mark.parametrize(("learns", "unties"), [(True, False), (False, True), (False, False)])
-def test_stages_that_do_not_take_place_have_no_passes(learns: bool, unties: bool) -> None:
+def test_stages_that_do_not_take_place_have_no_steps(learns: bool, unties: bool) -> None:
     sharing = {"sharing.clusters": "gradient" if learns else "depth"}
     sharing |= {} if unties else {"sharing.beta": None}
-    times = SuperweightsConfig().replaced({"passes": 100, **sharing}).timetable
-    seen = {times.at(passes) for passes in range(100)}
+    times = SuperWeights().replaced({"steps": 100, **sharing}).timetable
+    seen = {times.at(steps) for steps in range(100)}
     learning = {_SharingStage.SEARCH, _SharingStage.COMPARE_LAYERS} if learns else set()
     untying = {_SharingStage.TRAIN, _SharingStage.COMPARE_USES} if unties else set()
     assert seen == {*learning, *untying, _SharingStage.FINISH}
@@ -231,10 +231,10 @@ def test_stages_that_do_not_take_place_have_no_passes(learns: bool, unties: bool
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(5, 1000))
-def test_the_schedule_starts_again_with_the_weights(passes: int) -> None:
-    times = SuperweightsConfig(passes=passes).timetable
+def test_the_schedule_starts_again_with_the_weights(steps: int) -> None:
+    times = SuperWeights(steps=steps).timetable
     assert times.progress(0) == times.progress(times.compare_layers) == 0
-    assert times.progress(passes) == 1
+    assert times.progress(steps) == 1
 
 
 def test_members_interpolate_and_coefficients_stay_tied_without_beta(toy: Task) -> None:

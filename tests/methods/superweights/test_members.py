@@ -14,8 +14,8 @@ from tuneparts.methods.superweights import _ties as tying
 from tuneparts.methods.superweights._allocation import make_plan
 from tuneparts.methods.superweights._bank import SuperweightMembers, TemplateBank
 from tuneparts.methods.superweights._clusters import depth_bins, layers_of
-from tuneparts.methods.superweights.config import SuperweightsConfig
-from tuneparts.models import DigitsCnn, FixupResNet, Mlp, MobileNetV2, NetConfig, WideResNet
+from tuneparts.methods.superweights.config import SuperWeights
+from tuneparts.nets import DigitsCnn, FixupResNet, Mlp, MobileNetV2, NetConfig, WideResNet
 from tuneparts.training.learner import Context
 
 WRN_16, WRN_10 = WideResNet(depth=16), WideResNet(depth=10, width=1.5)
@@ -173,9 +173,9 @@ def test_threads_that_run_the_members_at_once_get_the_right_outputs() -> None:
 
 def test_deep_fixup_nets_keep_their_own_scale() -> None:
     config = FixupResNet(depth=50)
-    settings = SuperweightsConfig(
+    settings = SuperWeights(
         members=(config, config),
-        passes=4,
+        steps=4,
         interval=2,
         allocation={"when_short": "merge"},
         sharing={"clusters": "depth", "coefficients": "private"},

@@ -14,7 +14,7 @@ from tuneparts.methods.superweights._allocation import make_plan
 from tuneparts.methods.superweights._clusters import Layer
 from tuneparts.methods.superweights._learner import SuperweightsLearner
 from tuneparts.methods.superweights._similarity import numbered, relabelled, split
-from tuneparts.methods.superweights.config import SuperweightsConfig
+from tuneparts.methods.superweights.config import SuperWeights
 from tuneparts.training.learner import Context
 
 
@@ -133,7 +133,7 @@ def test_a_run_follows_the_released_rules_from_one_batch(
     toy: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes: dict[str, Any] = {
-        "passes": 14,
+        "steps": 14,
         "interval": 14,
         "batch_size": 16,
         "members": ({"name": "wide_resnet", "depth": 10},) * 2,
@@ -141,7 +141,7 @@ def test_a_run_follows_the_released_rules_from_one_batch(
         "stages.analysis": 0.2,
         "allocation.relative": 3.0,
     }
-    config = SuperweightsConfig().replaced(changes)
+    config = SuperWeights().replaced(changes)
     assert config.timetable.compare_layers == config.timetable.search + 1
     assert config.timetable.compare_uses - config.timetable.train == 3
     run = SuperweightsLearner(config, Context(toy, 0, torch.device("cpu")))

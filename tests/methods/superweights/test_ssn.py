@@ -12,16 +12,16 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.data.task import Task
 from tuneparts.methods.superweights._clusters import Layer, depth_bins
 from tuneparts.methods.superweights._ssn import FlatBank, Reading, SsnLearner, bank_sizes, readings
-from tuneparts.methods.superweights.config import SsnConfig
-from tuneparts.models.surgery import standalone
+from tuneparts.methods.superweights.config import Ssn
+from tuneparts.nets.surgery import standalone
 from tuneparts.training.learner import Context
 
 WRN_16, WRN_10 = ({"name": "wide_resnet", "depth": depth, "width": 0.5} for depth in (16, 10))
 
 
 def build(toy: Task, **changes: Any) -> SsnLearner:
-    fields = {"passes": 4, "interval": 2, "batch_size": 8, "members": (WRN_16, WRN_10), **changes}
-    learner = parse(SsnConfig, fields).build(Context(toy, 0, torch.device("cpu")))
+    fields = {"steps": 4, "interval": 2, "batch_size": 8, "members": (WRN_16, WRN_10), **changes}
+    learner = parse(Ssn, fields).build(Context(toy, 0, torch.device("cpu")))
     assert isinstance(learner, SsnLearner)
     return learner
 

@@ -31,10 +31,10 @@ def test_an_axis_ends_where_its_metric_does(metric, values, least, most):
 
 def test_a_logarithmic_axis_says_so():
     canvas = _Canvas(metadata_of("a"))
-    canvas.counts_axis("passes", [10, 20])
-    assert canvas.figure.layout.xaxis.title.text == "passes"
-    canvas.counts_axis("passes", [10, 2000])
-    assert canvas.figure.layout.xaxis.title.text == "passes (log scale)"
+    canvas.counts_axis("steps", [10, 20])
+    assert canvas.figure.layout.xaxis.title.text == "steps"
+    canvas.counts_axis("steps", [10, 2000])
+    assert canvas.figure.layout.xaxis.title.text == "steps (log scale)"
 
 
 def test_an_arm_keeps_its_colour_in_another_search():

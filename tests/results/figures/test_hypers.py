@@ -1,4 +1,4 @@
-"""Hypers over passes, against scores, and what they do to examples."""
+"""Hypers over steps, against scores, and what they do to examples."""
 
 import base64
 import io

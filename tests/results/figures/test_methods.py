@@ -40,7 +40,7 @@ def members(metadata) -> RunData:
                 row |= {f"superweights/cluster.{m}_{k}": float(k % 2) for m, k in CLUSTERS}
                 row |= {name: value + 0.02 * seed for name, value in REPORTED.items()}
             rows.append(row)
-    arms = tuple(ArmCard(arm, "m", 1, (0, 1), passes=1) for arm in ("shared", "plain"))
+    arms = tuple(ArmCard(arm, "m", 1, (0, 1), steps=1) for arm in ("shared", "plain"))
     return RunData(replace(metadata, arms=arms), pd.DataFrame(rows), pd.DataFrame())
 
 

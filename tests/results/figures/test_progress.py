@@ -28,7 +28,7 @@ NO_STEPS = pd.DataFrame(columns=["trial", "arm", "seed", "index", "metric", "ste
 
 def row(arm, seed, index, outcome, *scores):
     keys = {"run_id": "r", "trial": f"{arm}/seed{seed}/{index:05d}", "arm": arm, "seed": seed}
-    names = ("val/accuracy", "test/accuracy", "cost/passes")
+    names = ("val/accuracy", "test/accuracy", "cost/steps")
     values = dict(zip(names, scores, strict=True))
     return {**keys, "index": index, "outcome": outcome, "error": "", **values}
 
@@ -44,7 +44,7 @@ def test_incumbents_by_hand():
         ]
     )
     curve = curves(RunData(metadata, trials, NO_STEPS), "test/accuracy")
-    points = list(zip(curve["passes"], curve["value"], strict=True))
+    points = list(zip(curve["steps"], curve["value"], strict=True))
     assert points == [(10, 0.6), (24, 0.6), (34, 0.7)]  # never the 0.9 that validation missed
 
 
@@ -58,7 +58,7 @@ def test_incumbents_are_what_selection_would_choose_at_each_time(scores):
         chosen = _select(pd.DataFrame(rows[:count]), metadata)
         expected += [(10 * count, value) for value in chosen["test/accuracy"]]
     curve = curves(RunData(metadata, pd.DataFrame(rows), NO_STEPS), "test/accuracy")
-    assert list(zip(curve["passes"], curve["value"], strict=True)) == expected
+    assert list(zip(curve["steps"], curve["value"], strict=True)) == expected
 
 
 def test_follower_starts_at_the_end_of_its_leaders_bill():
@@ -71,13 +71,13 @@ def test_follower_starts_at_the_end_of_its_leaders_bill():
         + [row("tail", s, 0, "finished", NAN, 0.9, 5) for s in (0, 1)]
     )
     curve = curves(RunData(RunCard("s", "q", arms), trials, NO_STEPS), "test/accuracy")
-    assert list(curve["passes"]) == [10, 11, 15, 16]
+    assert list(curve["steps"]) == [10, 11, 15, 16]
 
 
 def test_over_seeds_holds_the_last_value_and_waits_for_every_seed():
     rows = [("a", 0, 10.0, 0.2), ("a", 0, 30.0, 0.6), ("a", 1, 20.0, 0.4)]
-    mean = over_seeds(pd.DataFrame(rows, columns=["arm", "seed", "passes", "value"]))
-    assert list(mean["passes"]) == [20.0, 30.0]
+    mean = over_seeds(pd.DataFrame(rows, columns=["arm", "seed", "steps", "value"]))
+    assert list(mean["steps"]) == [20.0, 30.0]
     assert list(mean["mean"]) == pytest.approx([0.3, 0.5])
     assert list(mean["se"]) == pytest.approx([0.1, 0.1])
 
@@ -99,11 +99,11 @@ def test_every_arm_is_named_once(trials, steps, metadata):
 
 def test_scores_against_seconds(trials, steps, metadata) -> None:
     data = RunData(metadata, trials, steps)
-    by_seconds, by_passes = (
-        accuracy(data, "test/accuracy", f"cost/{n}") for n in ("seconds", "passes")
+    by_seconds, by_steps = (
+        accuracy(data, "test/accuracy", f"cost/{n}") for n in ("seconds", "steps")
     )
     assert "seconds" in by_seconds.title
-    one, other = (d.data.groupby("arm")["mean"].last().to_dict() for d in (by_seconds, by_passes))
+    one, other = (d.data.groupby("arm")["mean"].last().to_dict() for d in (by_seconds, by_steps))
     assert one == other  # the end is the same, only the axis differs
 
 
@@ -152,20 +152,20 @@ def run_data_of(one_score):
 def test_curve_by_hand():
     own = expected_best(run_data_of(0.5), "test/accuracy")
     assert list(own["mean"]) == pytest.approx([0.6, 0.8, 0.9])  # (0.9 + 0.9 + 0.6) / 3 for n = 2
-    assert list(own["passes"]) == [10, 20, 30]
+    assert list(own["steps"]) == [10, 20, 30]
 
 
 @pytest.mark.parametrize(
-    ("score", "says", "passes"),
+    ("score", "says", "steps"),
     [(0.5, "at most 1", 10.0), (0.7, "2", 20.0), (0.95, "more than 3", np.nan)],
 )
-def test_equivalents_by_hand(score, says, passes):
+def test_equivalents_by_hand(score, says, steps):
     run_data = run_data_of(score)
     found_curve = expected_best(run_data, "test/accuracy")
     (found,) = equivalents(run_data, "test/accuracy", found_curve).to_dict("records")
     assert (found["arm"], found["against"], found["says"]) == ("one", "random", says)
-    assert found["passes"] == pytest.approx(passes, nan_ok=True)
-    assert found["own_passes"] == 10
+    assert found["steps"] == pytest.approx(steps, nan_ok=True)
+    assert found["own_steps"] == 10
 
 
 def with_arms(run_data, *arms):
@@ -189,7 +189,7 @@ def test_a_failed_trial_makes_each_usable_one_dearer():
     failed = pd.DataFrame([row("random", 0, 3, "failed", np.nan, np.nan, 10.0)])
     run_data = replace(run_data, trials=pd.concat([run_data.trials, failed], ignore_index=True))
     own = expected_best(run_data, "test/accuracy")
-    assert own["passes"].iloc[0] == pytest.approx(40 / 3)
+    assert own["steps"].iloc[0] == pytest.approx(40 / 3)
 
 
 def test_end_is_the_tables_mean_where_seeds_are_whole(trials, steps, metadata):

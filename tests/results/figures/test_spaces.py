@@ -27,7 +27,7 @@ def run_data(num: int = 20, **metadata) -> RunData:
             trials.append(
                 {"run_id": "", "trial": trial, "arm": "a", "seed": seed, "index": index,
                  "outcome": "finished", "error": "", "val/accuracy": 1 - (x - 0.7) ** 2,
-                 "test/accuracy": 0.5, "size/parameters": 1000 * rng.random(), "cost/passes": 10.0}
+                 "test/accuracy": 0.5, "size/parameters": 1000 * rng.random(), "cost/steps": 10.0}
             )  # fmt: skip
             where = (trial, "a", seed, index)
             drawn += [(*where, 0, "o", kind, False), (*where, 1, "x", x, False)]
@@ -99,7 +99,7 @@ def test_the_front_is_that_of_each_seed_and_its_selected_trials_are_ringed() -> 
 
 
 def test_three_objectives_are_drawn_in_pairs_without_lines() -> None:
-    data = run_data(objectives=(*OBJECTIVES, "cost/passes"))
+    data = run_data(objectives=(*OBJECTIVES, "cost/steps"))
     drawing = draw("pareto", data)
     assert not any(trace.mode == "lines" for trace in drawing.figure.data)
     assert drawing.figure.layout.xaxis2.title.text is not None

@@ -28,8 +28,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tuneparts.core.errors import ConfigError, DivergedError
-from tuneparts.models.layers import Bias, ScalarMultiplier, scaled_by_row
-from tuneparts.models.surgery import reweighted, tied_names
+from tuneparts.nets.layers import Bias, ScalarMultiplier, scaled_by_row
+from tuneparts.nets.surgery import reweighted, tied_names
 
 _Predict = Callable[[Callable[[Tensor], Tensor]], Tensor]
 Curvature: TypeAlias = Tensor | tuple[Tensor, ...]

@@ -30,7 +30,7 @@ from tuneparts.methods.baselines._curvature import (
     kronecker_ggn,
     log_evidence,
 )
-from tuneparts.methods.baselines.config import LaplaceConfig
+from tuneparts.methods.baselines.config import Laplace
 from tuneparts.methods.baselines.standard import _OneNetLearner
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
@@ -42,11 +42,11 @@ class LaplaceLearner(
     parts=("_log_precisions", "_hyper_optimiser", "_evidence_batches", "_evidence_augmentation"),
     values=("_curvature", "_since"),
 ):
-    """Weight steps, and evidence steps that cost several passes each."""
+    """Updates, and evidence steps that cost several steps each."""
 
-    config: LaplaceConfig
+    config: Laplace
 
-    def __init__(self, config: LaplaceConfig, context: Context) -> None:
+    def __init__(self, config: Laplace, context: Context) -> None:
         super().__init__(config, context)
         for name, module in self.net.named_modules():
             if getattr(module, "running_mean", None) is not None:
@@ -82,12 +82,12 @@ class LaplaceLearner(
 
     def step(self) -> Step:
         is_due = self._since >= self.config.evidence_every and self.progress >= self.config.burn_in
-        cost = self.config.evidence_passes(self.context.task.num_classes)
-        if is_due and self.passes + cost <= self.config.passes:
+        cost = self.config.evidence_steps(self.context.task.num_classes)
+        if is_due and self.steps + cost <= self.config.steps:
             self._since = 0
-            return Step(passes=cost, losses={"train/hyper_loss": self.evidence_step()})
+            return Step(cost=cost, losses={"train/hyper_loss": self.evidence_step()})
         self._since += 1
-        return Step(passes=1, losses={"train/loss": self.weight_step()})
+        return Step(cost=1, losses={"train/loss": self.weight_step()})
 
     def energy(self) -> Tensor | float:
         total: Tensor | int = sum(

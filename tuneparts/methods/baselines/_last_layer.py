@@ -2,7 +2,7 @@
 
 Schwoebel et al. (2022) train a net, put a sparse Gaussian process on the features before its last
 layer, and learn augmentation ranges by the process's bound on log p(D); net and ranges take turns.
-Here weight steps train the net by its likelihood, and now and then one hyper step takes the
+Here updates train the net by its likelihood, and now and then one hyper step takes the
 gradient of the bound at fixed weights. The posterior over inducing features comes from a running
 mean of the data's statistics, which is a natural gradient step (Hensman et al. 2013). Predictions
 are those of the net, so that arms of a comparison differ in their hypers alone.
@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.baselines.config import LastLayerConfig
+from tuneparts.methods.baselines.config import LastLayer
 from tuneparts.methods.baselines.standard import _OneNetLearner
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import EVAL_BATCH, Step
@@ -133,11 +133,11 @@ class LastLayerLearner(
     parts=("_hyper_optimiser", "_hyper_batches", "_hyper_augmentation"),
     values=("_second", "_cross", "_since"),
 ):
-    """Weight steps, and hyper steps by the bound of the process."""
+    """Updates, and hyper steps by the bound of the process."""
 
-    config: LastLayerConfig
+    config: LastLayer
 
-    def __init__(self, config: LastLayerConfig, context: Context) -> None:
+    def __init__(self, config: LastLayer, context: Context) -> None:
         super().__init__(config, context)
         self._head = last_linear(self.net)
         if self.hypers.dropout is not None:
@@ -156,13 +156,13 @@ class LastLayerLearner(
     def step(self) -> Step:
         config = self.config
         is_due = self._since >= config.hyper_every and self.progress >= config.burn_in
-        has_passes_left = self.passes + config.hyper_passes <= config.passes
-        if is_due and has_passes_left and self._hyper_optimiser is not None:
+        has_steps_left = self.steps + config.hyper_steps <= config.steps
+        if is_due and has_steps_left and self._hyper_optimiser is not None:
             self._since = 0
             losses = {"train/hyper_loss": self.hyper_step()}
-            return Step(passes=config.hyper_passes, losses=losses)
+            return Step(cost=config.hyper_steps, losses=losses)
         self._since += 1
-        return Step(passes=1, losses={"train/loss": self.weight_step()})
+        return Step(cost=1, losses={"train/loss": self.weight_step()})
 
     def hyper_step(self) -> Tensor:
         """Move the hypers by one batch; returns minus the bound per example."""

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from tuneparts.core import _torchvision, seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.baselines._curvature import check_memory
-from tuneparts.methods.baselines.config import PosthocConfig
+from tuneparts.methods.baselines.config import PosthocLaplace
 from tuneparts.methods.baselines.standard import StandardLearner
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import UnderHypers
@@ -25,9 +25,9 @@ from tuneparts.training.loop import UnderHypers
 class PosthocLearner(StandardLearner, values=("_best",)):
     """Evaluates log p(D) at the weights of the moment."""
 
-    config: PosthocConfig
+    config: PosthocLaplace
 
-    def __init__(self, config: PosthocConfig, context: Context) -> None:
+    def __init__(self, config: PosthocLaplace, context: Context) -> None:
         super().__init__(config, context)
         self._best: dict[str, Any] | None = None
         if drawn := self.hypers.drawn():

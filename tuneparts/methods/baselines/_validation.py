@@ -21,8 +21,8 @@ from torch.func import functional_call
 
 from tuneparts.data.batches import Batches
 from tuneparts.data.chunks import Chunks
-from tuneparts.methods.baselines.config import LINKED_PASSES, ValidationConfig
-from tuneparts.training import passes
+from tuneparts.methods.baselines.config import LINKED_STEPS, ValidationSet
+from tuneparts.training import forward
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Release, Step, SupervisedLearner
 from tuneparts.training.step import adam, gradient_step, set_lr, step_rates
@@ -43,9 +43,9 @@ class ValidationLearner(
 ):
     """Two data streams that never mix, until fine-tuning joins them."""
 
-    config: ValidationConfig
+    config: ValidationSet
 
-    def __init__(self, config: ValidationConfig, context: Context) -> None:
+    def __init__(self, config: ValidationSet, context: Context) -> None:
         super().__init__(config, context, learns_hypers=True)
         shares = (1 - config.holdout, config.holdout)
         self.chunks = Chunks(len(self.train_data), shares, seed=context.seed)
@@ -64,25 +64,25 @@ class ValidationLearner(
         self.optimiser = config.optimiser.build(self.net)
         psi = self.hypers.learnable()
         self._hyper_optimiser = adam(psi, lr=config.hyper_lr) if psi else None
-        self._weight_augmentation = self.generator("augment weight steps")
+        self._weight_augmentation = self.generator("augment updates")
         self._hyper_augmentation = self.generator("augment hyper steps")
         self._finetuning: Release | None = None
 
     @property
-    def searched_passes(self) -> int:
-        """Passes before fine-tuning."""
-        finetune, passes = self.config.finetune, self.config.passes
-        return passes if finetune is None else finetune.start(passes)
+    def searched_steps(self) -> int:
+        """Forward before fine-tuning."""
+        finetune, steps = self.config.finetune, self.config.steps
+        return steps if finetune is None else finetune.start(steps)
 
     @property
     def progress(self) -> float:
         finetune = self.config.finetune
         if finetune is None:
             return super().progress
-        return finetune.progress(self.passes, self.config.passes)
+        return finetune.progress(self.steps, self.config.steps)
 
     def step(self) -> Step:
-        if self.passes >= self.searched_passes:
+        if self.steps >= self.searched_steps:
             self._finetuning = self._finetuning or self._release()
             return self._finetuning.step(self.progress)
         if self.config.through_step:
@@ -90,13 +90,13 @@ class ValidationLearner(
         losses = {"train/loss": self.weight_step()}
         if self._is_due(cost=1):
             losses["train/hyper_loss"] = self.hyper_step()
-        return Step(passes=len(losses), losses=losses)
+        return Step(cost=len(losses), losses=losses)
 
     def _is_due(self, *, cost: int) -> bool:
         """Whether the present weight step ends its cycle, and a hyper step of this cost is left."""
-        every, end = self.config.hyper_every, self.passes + 1 + cost
-        is_last = self.passes % (every + cost) == every - 1
-        return self._hyper_optimiser is not None and is_last and end <= self.searched_passes
+        every, end = self.config.hyper_every, self.steps + 1 + cost
+        is_last = self.steps % (every + cost) == every - 1
+        return self._hyper_optimiser is not None and is_last and end <= self.searched_steps
 
     def weight_step(self) -> Tensor:
         """Move the weights by a batch of the first part."""
@@ -127,14 +127,14 @@ class ValidationLearner(
         return loss
 
     def _linked_steps(self) -> Step:
-        """A weight step, and a hyper step by the gradient through it where passes are left."""
-        if not self._is_due(cost=LINKED_PASSES - 1):
-            return Step(passes=1, losses={"train/loss": self.weight_step()})
+        """A weight step, and a hyper step by the gradient through it where steps are left."""
+        if not self._is_due(cost=LINKED_STEPS - 1):
+            return Step(cost=1, losses={"train/loss": self.weight_step()})
         assert self._hyper_optimiser is not None
         weights = {name: p for name, p in self.net.named_parameters() if p.requires_grad}
         # Gradients as functions of the hypers, at copies: the step changes the weights in place.
         copies = {name: p.detach().clone().requires_grad_() for name, p in weights.items()}
-        with passes.as_outside():
+        with forward.as_outside():
             loss = self._training_loss(lambda x: functional_call(self.net, copies, (x,)))
         leaves = list(copies.values())
         gradients = torch.autograd.grad(
@@ -164,7 +164,7 @@ class ValidationLearner(
             parameter.grad = one + other
         self._hyper_optimiser.step()
         losses = {"train/loss": loss.detach(), "train/hyper_loss": held_out_loss.detach()}
-        return Step(passes=LINKED_PASSES, losses=losses)
+        return Step(cost=LINKED_STEPS, losses=losses)
 
     def _release(self) -> Release:
         assert self.config.finetune is not None

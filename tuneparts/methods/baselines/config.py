@@ -9,32 +9,32 @@ from pydantic import Field, model_validator
 from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.task import Task
-from tuneparts.hypers import HyperGradient, HypersConfig
-from tuneparts.hypers.config import FixedConfig
-from tuneparts.hypers.kinds import LilaConfig, SchwoebelConfig, WeightPrior
-from tuneparts.training.config import ReleaseConfig, SupervisedConfig
+from tuneparts.hypers import HyperGradient, Hypers
+from tuneparts.hypers.config import Augmentation
+from tuneparts.hypers.kinds import Affine, SchwoebelAffine, WeightPrior
+from tuneparts.training.config import Finetune, SupervisedMethod
 
-LINKED_PASSES = 4
+LINKED_STEPS = 4
 """A weight step, a hyper step, and a derivative of the weight step that costs about two."""
 
 
-class StandardConfig(SupervisedConfig):
+class Standard(SupervisedMethod):
     """Ordinary training of one net at given hypers."""
 
     method: Literal["standard"] = "standard"
     learner = "tuneparts.methods.baselines.standard:StandardLearner"
     takes_runtime = "compiled"
-    augmentation: FixedConfig = FixedConfig()
+    augmentation: Augmentation = Augmentation()
     """Random crop, flip and cutout of training images; not a hyper, and off in evaluation."""
     penalises_weights = True
 
     @property
     def can_be_packed(self) -> bool:
-        is_own = type(self).build is not StandardConfig.build
-        return not is_own and self.learner == StandardConfig.learner
+        is_own = type(self).build is not Standard.build
+        return not is_own and self.learner == Standard.learner
 
 
-class _LearntConfig(SupervisedConfig):
+class _LearntConfig(SupervisedMethod):
     """One net and hypers that are learnt at fixed weights, without a validation split."""
 
     takes_runtime = "compiled"
@@ -46,12 +46,12 @@ class _LearntConfig(SupervisedConfig):
         return "fixed weights"
 
 
-class AugerinoConfig(_LearntConfig):
+class Augerino(_LearntConfig):
     """Weights and affine widths learnt together, on all data, from the training loss."""
 
     method: Literal["augerino"] = "augerino"
     learner = "tuneparts.methods.baselines.standard:_AugerinoLearner"
-    hypers: HypersConfig = HypersConfig(affine=LilaConfig())
+    hypers: Hypers = Hypers(affine=Affine())
     """Must have learnable affine widths: `lila` or `benton`."""
     hyper_lr: float = Field(default=0.05, gt=0)
     """Adam's constant rate for the hypers."""
@@ -70,7 +70,7 @@ class AugerinoConfig(_LearntConfig):
         return self
 
 
-class ValidationConfig(SupervisedConfig):
+class ValidationSet(SupervisedMethod):
     """A weight step and a hyper step in turn, each on its own data."""
 
     method: Literal["validation"] = "validation"
@@ -83,12 +83,12 @@ class ValidationConfig(SupervisedConfig):
     hyper_lr: float = Field(default=1e-3, gt=0)
     """Adam's constant rate for the hypers. A range moves by about this much a step."""
     hyper_every: int = Field(default=1, gt=0)
-    """Weight steps per hyper step."""
-    finetune: ReleaseConfig | None = None
+    """Updates per hyper step."""
+    finetune: Finetune | None = None
     """Last stage on all data at frozen hypers; None for no such stage."""
     through_step: bool = False
     """Learn hypers by the gradient through the last step of the weights too; SGD only. A pair of
-    steps costs four passes instead of two."""
+    steps costs four steps instead of two."""
     penalises_weights = True
 
     @model_validator(mode="after")
@@ -105,7 +105,7 @@ class ValidationConfig(SupervisedConfig):
         return "through a step" if self.through_step else "fixed weights"
 
 
-class LaplaceConfig(_LearntConfig):
+class Laplace(_LearntConfig):
     """Weights by their posterior's maximum, hypers and prior by the evidence."""
 
     method: Literal["laplace"] = "laplace"
@@ -121,9 +121,9 @@ class LaplaceConfig(_LearntConfig):
     precision: float = Field(default=1.0, gt=0)
     """Where the prior's precision of every parameter tensor starts."""
     burn_in: float = Field(default=0.1, ge=0, lt=1)
-    """Fraction of the passes before the first evidence step."""
+    """Fraction of the steps before the first evidence step."""
     evidence_every: int = Field(default=20, gt=0)
-    """Weight steps per evidence step."""
+    """Updates per evidence step."""
     evidence_batch: int = Field(default=32, gt=0)
     """Examples per evidence step."""
     memory: float = Field(default=0.9, ge=0, lt=1)
@@ -138,11 +138,11 @@ class LaplaceConfig(_LearntConfig):
     def declared_metrics(self) -> tuple[schema.Metric, ...]:
         return (*super().declared_metrics(), *WeightPrior().metrics("weight_prior"))
 
-    def evidence_passes(self, num_classes: int) -> int:
+    def evidence_steps(self, num_classes: int) -> int:
         """What one evidence step costs."""
         if self.curvature == "diagonal":  # K backward passes, and twice as many for the gradient
             return 3 * num_classes
-        # The same without gradients by weights: about K passes over as large a batch.
+        # The same without gradients by weights: about K steps over as large a batch.
         return math.ceil(num_classes * self.evidence_batch / self.batch_size)
 
     @model_validator(mode="after")
@@ -161,17 +161,17 @@ class LaplaceConfig(_LearntConfig):
         return self
 
 
-class LastLayerConfig(_LearntConfig):
+class LastLayer(_LearntConfig):
     """Weights by their likelihood, hypers of inputs by the evidence of the last layer."""
 
     method: Literal["last_layer"] = "last_layer"
     learner = "tuneparts.methods.baselines._last_layer:LastLayerLearner"
-    hypers: HypersConfig = HypersConfig(affine=SchwoebelConfig(), samples=4)
+    hypers: Hypers = Hypers(affine=SchwoebelAffine(), samples=4)
     """Only hypers that act on inputs."""
     hyper_lr: float = Field(default=1e-3, gt=0)
     """Adam's constant rate for the hypers. A range moves by about this much a step."""
     hyper_every: int = Field(default=1, gt=0)
-    """Weight steps per hyper step."""
+    """Updates per hyper step."""
     num_inducing: int = Field(default=100, gt=1)
     """Training examples whose features carry the posterior."""
     lengthscale: float = Field(default=1.0, gt=0)
@@ -181,7 +181,7 @@ class LastLayerConfig(_LearntConfig):
     memory: float = Field(default=0.9, ge=0, lt=1)
     """Share of the running mean of the statistics that one hyper step keeps."""
     burn_in: float = Field(default=0.1, ge=0, lt=1)
-    """Fraction of the passes before the first hyper step, in which the net learns features."""
+    """Fraction of the steps before the first hyper step, in which the net learns features."""
 
     classes_only = "its process has one output per class"
 
@@ -196,13 +196,13 @@ class LastLayerConfig(_LearntConfig):
         return self
 
     @property
-    def hyper_passes(self) -> int:
+    def hyper_steps(self) -> int:
         """What a hyper step costs."""
-        # Two thirds of a pass without gradients by weights, and a forward over inducing examples.
+        # Two thirds of a step without gradients by weights, and a forward over inducing examples.
         return math.ceil(2 / 3 + self.num_inducing / (self.batch_size * self.hypers.samples) / 3)
 
 
-class PosthocConfig(StandardConfig):
+class PosthocLaplace(Standard):
     """Standard training with log p(D) as `lml/total`."""
 
     # A pydantic subclass narrows its tag to another word, which the type of the base forbids.

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from tuneparts.hypers.affine import Exponential
-from tuneparts.methods.baselines.config import AugerinoConfig, StandardConfig
-from tuneparts.training.config import SupervisedConfig
+from tuneparts.methods.baselines.config import Augerino, Standard
+from tuneparts.training.config import SupervisedMethod
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step, SupervisedLearner
 from tuneparts.training.pack import PackableLearner
@@ -25,7 +25,7 @@ class _OneNetLearner(SupervisedLearner, parts=("net", "optimiser", "_batches", "
     """One net, its optimiser, and batches for it drawn without replacement."""
 
     def __init__(
-        self, config: SupervisedConfig, context: Context, *, learns_hypers: bool = True
+        self, config: SupervisedMethod, context: Context, *, learns_hypers: bool = True
     ) -> None:
         super().__init__(config, context, learns_hypers=learns_hypers)
         self.optimiser = config.optimiser.build(self.net)
@@ -54,7 +54,7 @@ class _OneNetLearner(SupervisedLearner, parts=("net", "optimiser", "_batches", "
 
     def is_lml_due(self, every: int) -> bool:
         """Whether this report has the evidence: each `every`-th does, and the last."""
-        return self.finished or -(-self.passes // self.config.interval) % every == 0
+        return self.finished or -(-self.steps // self.config.interval) % every == 0
 
     def lml(self, total: float) -> dict[str, float]:
         """The evidence of all training data by metric name."""
@@ -64,9 +64,9 @@ class _OneNetLearner(SupervisedLearner, parts=("net", "optimiser", "_batches", "
 class StandardLearner(_OneNetLearner, PackableLearner, parts=("_fixed_augmentation",)):
     """Steps by the loss of the target."""
 
-    config: StandardConfig
+    config: Standard
 
-    def __init__(self, config: StandardConfig, context: Context) -> None:
+    def __init__(self, config: Standard, context: Context) -> None:
         super().__init__(config, context, learns_hypers=False)
         self._fixed_augmentation = self.generator("fixed augmentation")
 
@@ -81,7 +81,7 @@ class StandardLearner(_OneNetLearner, PackableLearner, parts=("_fixed_augmentati
     def step(self) -> Step:
         loss = self.next_loss()
         gradient_step(self.hypers.penalised(loss, self.net.parameters()), self.optimiser)
-        return Step(passes=1, losses={"train/loss": loss.detach()})
+        return Step(cost=1, losses={"train/loss": loss.detach()})
 
 
 def _reward(widths: Tensor, *, reg: float, safe: bool) -> Tensor:
@@ -93,9 +93,9 @@ def _reward(widths: Tensor, *, reg: float, safe: bool) -> Tensor:
 class _AugerinoLearner(_OneNetLearner, parts=("_hyper_optimiser",)):
     """One backward pass moves weights and hypers alike."""
 
-    config: AugerinoConfig
+    config: Augerino
 
-    def __init__(self, config: AugerinoConfig, context: Context) -> None:
+    def __init__(self, config: Augerino, context: Context) -> None:
         super().__init__(config, context)
         self._hyper_optimiser = adam(self.hypers.learnable(), lr=config.hyper_lr)
 
@@ -106,4 +106,4 @@ class _AugerinoLearner(_OneNetLearner, parts=("_hyper_optimiser",)):
         rewarded = _reward(affine.ranges(), reg=self.config.reg, safe=self.config.safe)
         gradient_step(loss - rewarded, self.optimiser, self._hyper_optimiser)
         # Without the reward, so that losses compare between methods.
-        return Step(passes=1, losses={"train/loss": loss.detach()})
+        return Step(cost=1, losses={"train/loss": loss.detach()})

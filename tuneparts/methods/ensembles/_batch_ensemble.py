@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.core import seeding
-from tuneparts.methods.ensembles.config import BatchEnsembleConfig, FastStart
-from tuneparts.models import surgery
-from tuneparts.models.sizes import count_flops
+from tuneparts.methods.ensembles.config import BatchEnsemble, FastStart
+from tuneparts.nets import surgery
+from tuneparts.nets.sizes import count_flops
 from tuneparts.training.learner import Context
 from tuneparts.training.members import Members, MembersLearner
 
@@ -69,7 +69,7 @@ class MemberNorms(nn.Module):
         return torch.cat([norm(part) for norm, part in zip(self.norms, parts, strict=True)])
 
 
-class BatchEnsemble(Members):
+class BatchEnsembleNets(Members):
     """A net changed in place so that it computes all members at once; `flops` are of one."""
 
     def __init__(
@@ -109,15 +109,15 @@ class BatchEnsemble(Members):
 class BatchEnsembleLearner(MembersLearner):
     """Trains all members on the same batch; the loss is the mean over the repeated batch."""
 
-    config: BatchEnsembleConfig
-    model: BatchEnsemble
+    config: BatchEnsemble
+    model: BatchEnsembleNets
 
-    def __init__(self, config: BatchEnsembleConfig, context: Context) -> None:
+    def __init__(self, config: BatchEnsemble, context: Context) -> None:
         super().__init__(config, context)
         task = context.task
         with seeding.isolated(context.seed, "init"):
             net = self.laid_out(config.net.build(task.in_shape, task.num_outputs))
-        self.model = BatchEnsemble(
+        self.model = BatchEnsembleNets(
             net,
             config.num_members,
             member_norms=config.member_norms,

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.ensembles.config import DeepEnsembleConfig
-from tuneparts.models import DigitsCnn, Mlp, MobileNetV2, NetConfig, WideResNet
-from tuneparts.models.sizes import count_parameters
+from tuneparts.methods.ensembles.config import DeepEnsemble
+from tuneparts.nets import DigitsCnn, Mlp, MobileNetV2, NetConfig, WideResNet
+from tuneparts.nets.sizes import count_parameters
 from tuneparts.training.learner import Context
 from tuneparts.training.members import NetMembers, NetMembersLearner
 
@@ -69,9 +69,9 @@ def thinned(
 class DeepEnsembleLearner(NetMembersLearner, parts=("_own",)):
     """Minimises the sum of the members' losses, which trains each of them as if it were alone."""
 
-    config: DeepEnsembleConfig
+    config: DeepEnsemble
 
-    def __init__(self, config: DeepEnsembleConfig, context: Context) -> None:
+    def __init__(self, config: DeepEnsemble, context: Context) -> None:
         super().__init__(config, context)
         task = context.task
         nets: Sequence[NetConfig] = config.members

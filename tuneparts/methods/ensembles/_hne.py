@@ -24,11 +24,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.ensembles.config import HneConfig
-from tuneparts.models.sizes import shape_of_one, shapes_of
+from tuneparts.methods.ensembles.config import Hne
+from tuneparts.nets.sizes import shape_of_one, shapes_of
+from tuneparts.training.forward import run
 from tuneparts.training.learner import Context
 from tuneparts.training.members import Members, MembersLearner, OperatingPoint, nested_points
-from tuneparts.training.passes import run
 
 
 class Tree(Members):
@@ -80,10 +80,10 @@ class MeanLogits(nn.Module):
 class HneLearner(MembersLearner):
     """Trains members by labels, and small ensembles by the full one."""
 
-    config: HneConfig
+    config: Hne
     model: Tree
 
-    def __init__(self, config: HneConfig, context: Context) -> None:
+    def __init__(self, config: Hne, context: Context) -> None:
         super().__init__(config, context)
         task = context.task
         starts: list[int] = []

@@ -2,7 +2,7 @@
 
 The net sees M images at once, stacked along channels, and has a head for each of them. Trained on
 independent images it learns M predictors in one trunk; asked about one image M times it answers as
-an ensemble, at the cost of one pass.
+an ensemble, at the cost of one net.
 
 Legend: M members, B batch, K classes.
 """
@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.core import seeding
-from tuneparts.methods.ensembles.config import MimoConfig
-from tuneparts.models.sizes import count_flops
+from tuneparts.methods.ensembles.config import Mimo
+from tuneparts.nets.sizes import count_flops
+from tuneparts.training.forward import run
 from tuneparts.training.learner import Context
 from tuneparts.training.members import Members, MembersLearner
-from tuneparts.training.passes import run
 
 
-class Mimo(Members):
+class MimoNets(Members):
     """A net from M stacked inputs (B, M * C, ...) to the logits (B, M * K) of all heads."""
 
     def __init__(self, net: nn.Module, num_members: int, flops: int) -> None:
@@ -37,10 +37,10 @@ class Mimo(Members):
 class MimoLearner(MembersLearner, parts=("_orders",)):
     """Trains each head on the same batch in an order of its own."""
 
-    config: MimoConfig
-    model: Mimo
+    config: Mimo
+    model: MimoNets
 
-    def __init__(self, config: MimoConfig, context: Context) -> None:
+    def __init__(self, config: Mimo, context: Context) -> None:
         super().__init__(config, context)
         task, num_members = context.task, config.num_members
         in_shape = (task.in_shape[0] * num_members, *task.in_shape[1:])
@@ -48,7 +48,7 @@ class MimoLearner(MembersLearner, parts=("_orders",)):
             net = config.net.build(in_shape, task.num_outputs * num_members)
         net = self.laid_out(net, in_shape)
         flops = count_flops(net, in_shape, is_whole=task.has_tokens)
-        self.model = Mimo(net, num_members, flops).to(context.device)
+        self.model = MimoNets(net, num_members, flops).to(context.device)
         self.optimiser = self.new_optimiser(self.model)
         self._orders = self.generator("mimo")
 

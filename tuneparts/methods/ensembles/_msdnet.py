@@ -15,9 +15,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tuneparts.core import seeding
 from tuneparts.data.target import Classes
-from tuneparts.methods.ensembles.config import MsdNetConfig
-from tuneparts.models.msdnet import MultiScaleDense
-from tuneparts.models.sizes import shape_of_one, shapes_of
+from tuneparts.methods.ensembles.config import MsdNetEnsemble
+from tuneparts.nets.msdnet import MultiScaleDense
+from tuneparts.nets.sizes import shape_of_one, shapes_of
 from tuneparts.training.learner import Context
 from tuneparts.training.members import Members, MembersLearner, OperatingPoint, nested_points
 
@@ -36,10 +36,10 @@ class Exits(Members):
 class MsdNetLearner(MembersLearner):
     """Minimises the sum of the losses of all exits; scores are those of the last exit."""
 
-    config: MsdNetConfig
+    config: MsdNetEnsemble
     model: Exits
 
-    def __init__(self, config: MsdNetConfig, context: Context) -> None:
+    def __init__(self, config: MsdNetEnsemble, context: Context) -> None:
         super().__init__(config, context)
         task = context.task
         with seeding.isolated(context.seed, "init"):

@@ -21,12 +21,12 @@ from torch import Tensor, nn
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.ensembles._deep import narrowed
-from tuneparts.methods.ensembles.config import SlimmableConfig, UniversallySlimmableConfig
-from tuneparts.models import NetConfig
-from tuneparts.models.surgery import give_up, reweighted
+from tuneparts.methods.ensembles.config import Slimmable, UniversallySlimmable
+from tuneparts.nets import NetConfig
+from tuneparts.nets.surgery import give_up, reweighted
+from tuneparts.training.forward import run
 from tuneparts.training.learner import Context
 from tuneparts.training.members import MembersLearner, NetMembers, NetMembersLearner
-from tuneparts.training.passes import run
 from tuneparts.training.step import recalibrate
 
 STEPS = 64
@@ -36,7 +36,7 @@ Shapes = dict[str, torch.Size]
 """Shapes of parameters by name."""
 
 
-class Slimmable(NetMembers):
+class SlimmableNets(NetMembers):
     """Nets that cut weights of convolution and linear layers, or all parameters, from the first."""
 
     def __init__(
@@ -83,24 +83,24 @@ class Slimmable(NetMembers):
 class SlimmableLearner(NetMembersLearner):
     """Minimises the sum of the losses of all widths."""
 
-    config: SlimmableConfig
+    config: Slimmable
 
-    def __init__(self, config: SlimmableConfig, context: Context) -> None:
+    def __init__(self, config: Slimmable, context: Context) -> None:
         super().__init__(config, context)
-        self.model = Slimmable(*self.initial_nets(config.members)).to(context.device)
+        self.model = SlimmableNets(*self.initial_nets(config.members)).to(context.device)
         self.optimiser = self.new_optimiser(self.model)
 
 
 class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
     """Trains by the sandwich rule with in-place distillation."""
 
-    config: UniversallySlimmableConfig
-    model: Slimmable
+    config: UniversallySlimmable
+    model: SlimmableNets
 
-    def __init__(self, config: UniversallySlimmableConfig, context: Context) -> None:
+    def __init__(self, config: UniversallySlimmable, context: Context) -> None:
         super().__init__(config, context)
         members = [config.net, *(narrowed(config.net, width) for width in config.widths[1:])]
-        model = Slimmable(*self.initial_nets(members), cuts_all=True)
+        model = SlimmableNets(*self.initial_nets(members), cuts_all=True)
         self.model = model.to(context.device)
         self.optimiser = self.new_optimiser(self.model)
         self._narrowest = members[-1]
@@ -119,8 +119,8 @@ class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
         return torch.stack(losses)
 
     def evaluate(self) -> dict[str, float]:
-        stream = self.new_batches("recalibrate", self.passes)
-        augmentation = self.generator("recalibrate", str(self.passes))
+        stream = self.new_batches("recalibrate", self.steps)
+        augmentation = self.generator("recalibrate", str(self.steps))
         batches = (
             self.config.augmentation(self.train_data.take(stream.next())[0], augmentation)
             for _ in range(self.config.recalibrate)

@@ -7,13 +7,13 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from tuneparts.models import DigitsCnn, MsdNet, Net
-from tuneparts.training.config import MembersConfig
+from tuneparts.nets import DigitsCnn, MsdNet, Net
+from tuneparts.training.config import EnsembleMethod
 
 FastStart = Literal["signs", "normal"]
 
 
-class DeepEnsembleConfig(MembersConfig):
+class DeepEnsemble(EnsembleMethod):
     """Independent nets of any kind; with one member it is ordinary training of one net."""
 
     method: Literal["deep_ensemble"] = "deep_ensemble"
@@ -29,7 +29,7 @@ class DeepEnsembleConfig(MembersConfig):
     augmentation, as nets that are trained apart do."""
 
 
-class BatchEnsembleConfig(MembersConfig):
+class BatchEnsemble(EnsembleMethod):
     """One net, with fast weights for each member."""
 
     method: Literal["batch_ensemble"] = "batch_ensemble"
@@ -47,7 +47,7 @@ class BatchEnsembleConfig(MembersConfig):
     the published figures of a Wide ResNet were made (Nado et al. 2021)."""
 
 
-class MimoConfig(MembersConfig):
+class Mimo(EnsembleMethod):
     """One net with M inputs and M heads."""
 
     method: Literal["mimo"] = "mimo"
@@ -60,7 +60,7 @@ class MimoConfig(MembersConfig):
     """How often each example is in a step, each time beside others."""
 
 
-class SlimmableConfig(MembersConfig):
+class Slimmable(EnsembleMethod):
     """The same net at several widths."""
 
     method: Literal["slimmable"] = "slimmable"
@@ -73,7 +73,7 @@ class SlimmableConfig(MembersConfig):
     """The widest first; the others have the same layers with fewer channels."""
 
 
-class UniversallySlimmableConfig(MembersConfig):
+class UniversallySlimmable(EnsembleMethod):
     """A net, and the widths at which it is scored."""
 
     method: Literal["universally_slimmable"] = "universally_slimmable"
@@ -97,7 +97,7 @@ class UniversallySlimmableConfig(MembersConfig):
         return widths
 
 
-class MsdNetConfig(MembersConfig):
+class MsdNetEnsemble(EnsembleMethod):
     """A net with several exits."""
 
     method: Literal["msdnet"] = "msdnet"
@@ -115,7 +115,7 @@ class MsdNetConfig(MembersConfig):
     """Layers, channels and exits of the net; small by default, `MsdNet()` is the published one."""
 
 
-class HneConfig(MembersConfig):
+class Hne(EnsembleMethod):
     """A tree whose leaves are members of one kind of net."""
 
     method: Literal["hne"] = "hne"

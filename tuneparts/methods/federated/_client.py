@@ -24,12 +24,12 @@ from tuneparts.core import seeding
 from tuneparts.core.errors import DivergedError
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.target import Target
-from tuneparts.hypers.hypers import Hypers
+from tuneparts.hypers.hypers import HyperModule
 from tuneparts.methods.federated._exchange import Answer, Broadcast, Dropped, Update
 from tuneparts.methods.partitioned.steps import PartitionedOptimiser
-from tuneparts.methods.partitioned.subnetwork import Partitioned, View
-from tuneparts.training.config import OptimiserConfig
-from tuneparts.training.passes import Passes
+from tuneparts.methods.partitioned.subnetwork import PartitionedNet, View
+from tuneparts.training.config import Optimiser
+from tuneparts.training.forward import Forward
 from tuneparts.training.step import gradients, loss_on
 
 
@@ -43,13 +43,13 @@ class Assignment:
     chunk: int
     """k: the client's data belongs to chunk k."""
     steps: Mapping[int, int]
-    """By partition, k..C: local steps, each of one pass."""
+    """By partition, k..C: local steps."""
     hyper_batches: int
-    """Batches of the gradient of the hypers, each of one pass; 0 for none."""
+    """Batches of the gradient of the hypers, a step each; 0 for none."""
 
     @property
-    def passes(self) -> int:
-        """Forward-backwards over one batch."""
+    def total(self) -> int:
+        """All steps, those of the hyperparameters too."""
         return sum(self.steps.values()) + self.hyper_batches
 
 
@@ -73,19 +73,19 @@ class Schedule:
     num_asked: int
     """Clients per round."""
     epochs: int
-    """Local passes over a client's data."""
+    """Local steps over a client's data."""
     hyper_batches: int | None
     """Most batches of a hyper gradient; None for the whole client, 0 for no gradients."""
     seed: int
 
     def assignments(self, number: int, limit: int) -> list[Assignment]:
-        """What the clients of a round are asked for, which is cut after `limit` passes in all."""
+        """What the clients of a round are asked for, which is cut after `limit` steps in all."""
         assignments = []
         for client in sampled(len(self.chunk_of), self.num_asked, seed=self.seed, number=number):
             assignment = self._cut(number, client, limit)
-            if not assignment.passes:
+            if not assignment.total:
                 break
-            limit -= assignment.passes
+            limit -= assignment.total
             assignments.append(assignment)
         return assignments
 
@@ -106,21 +106,21 @@ class Schedule:
 class Client:
     """Plays any client: the partitions of a net, and who holds which examples."""
 
-    parts: Partitioned
+    parts: PartitionedNet
     """Holds the server's values between clients, and again after each."""
-    hypers: Hypers
+    hypers: HyperModule
     """Read by local training; differentiated for the gradient."""
     examples: DeviceExamples
     """The training data of all clients."""
     target: Target
     clients: Sequence[Tensor]
     """By client, the indices (n,) of its examples."""
-    optimiser: OptimiserConfig
+    optimiser: Optimiser
     """Of local training; each partition of each client starts it afresh."""
     batch_size: int
     """B; the last batch of an epoch may be smaller."""
     seed: int
-    passes: Passes
+    forward: Forward
     """How local training computes."""
 
     def play(
@@ -155,7 +155,7 @@ class Client:
     def work(self, assignment: Assignment) -> Update:
         """Do what a client of the present round was asked for; leaves the server's values."""
         losses: list[Tensor] = []
-        with self.passes.training():
+        with self.forward.training():
             weights = {j: self._train(assignment, j, losses) for j in assignment.steps}
             grads, hyper_loss = self._hyper_gradient(assignment)
         update = Update(

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.methods.federated.config import ServerConfig
-from tuneparts.methods.partitioned.subnetwork import Partitioned
+from tuneparts.methods.partitioned.subnetwork import PartitionedNet
 from tuneparts.training.state import Stateful, copied
 
 
@@ -114,7 +114,7 @@ def weight_bytes(weights: Mapping[int, Sequence[Tensor]]) -> int:
 class Server(Stateful, parts=("_optimisers",), values=("num_steps",)):
     """Moves the partitions of a net by what clients send."""
 
-    def __init__(self, parts: Partitioned, config: ServerConfig) -> None:
+    def __init__(self, parts: PartitionedNet, config: ServerConfig) -> None:
         self._parts = parts
         self._values: dict[int, list[nn.Parameter]] = {
             k: [nn.Parameter(share.gather(share.flat_n).clone()) for share in parts.shares(k)]

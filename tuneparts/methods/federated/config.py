@@ -22,7 +22,7 @@ from tuneparts.data.chunks import sizes
 from tuneparts.data.task import Examples, Task
 from tuneparts.hypers import HyperGradient
 from tuneparts.methods.partitioned.config import Defaults, _check_division
-from tuneparts.training.config import OptimiserConfig, SupervisedConfig
+from tuneparts.training.config import Optimiser, SupervisedMethod
 
 if TYPE_CHECKING:
     import torch
@@ -154,7 +154,7 @@ class TasksConfig(Config):
     """Of each task."""
 
 
-class ExchangeConfig(SupervisedConfig):
+class ExchangeConfig(SupervisedMethod):
     """What all methods share in which a server and clients exchange weights.
 
     `optimiser` is that of local training, and `batch_size` of its steps; its schedule follows the
@@ -162,7 +162,7 @@ class ExchangeConfig(SupervisedConfig):
     """
 
     learner = "tuneparts.methods.federated.learner:FederatedLearner"
-    optimiser: OptimiserConfig = OptimiserConfig(kind="sgd", lr=0.05, momentum=0.0)
+    optimiser: Optimiser = Optimiser(kind="sgd", lr=0.05, momentum=0.0)
     clients: ClientsConfig = ClientsConfig()
     clients_per_round: int = Field(default=2, ge=1)
     """Clients that are asked in each round, drawn anew each time."""
@@ -170,10 +170,10 @@ class ExchangeConfig(SupervisedConfig):
     """Times that a client goes through its data in a round."""
     server: ServerConfig = ServerConfig()
     rounds: int | None = Field(default=None, ge=1)
-    """End after so many rounds, even if passes are left; None spends all passes, and cuts the last
+    """End after so many rounds, even if steps are left; None spends all steps, and cuts the last
     round where they end."""
     rounds_per_report: int | None = Field(default=None, ge=1)
-    """Report after so many rounds; None reports after `interval` passes."""
+    """Report after so many rounds; None reports after `interval` steps."""
     min_clients: int = Field(default=1, ge=1)
     """Clients that a round needs after some were dropped; fewer end the run with an error."""
     client_timeout: float | None = Field(default=None, gt=0)
@@ -195,9 +195,9 @@ class ExchangeConfig(SupervisedConfig):
         if task is not None:
             self.clients.skew_of(task.train)
 
-    def division(self) -> "FederatedConfig":
+    def division(self) -> "Federated":
         """How clients and weights are divided; not at all unless a method says so."""
-        return FederatedConfig(proportions=(1.0,))
+        return Federated(proportions=(1.0,))
 
     def task_bundles(self) -> list[dict[str, float]]:
         if self.tasks is None:
@@ -206,13 +206,13 @@ class ExchangeConfig(SupervisedConfig):
         return [dict(amounts) for _ in range(self.tasks.num_tasks)]
 
 
-class FedAvgConfig(ExchangeConfig):
+class FedAvg(ExchangeConfig):
     """One net at given hypers, trained by all clients (McMahan et al. 2017; Reddi et al. 2020)."""
 
     method: Literal["fedavg"] = "fedavg"
 
 
-class FederatedConfig(ExchangeConfig):
+class Federated(ExchangeConfig):
     """Weights in partitions, clients in chunks, hypers learnt by the clients of later chunks."""
 
     method: Literal["federated"] = "federated"
@@ -243,5 +243,5 @@ class FederatedConfig(ExchangeConfig):
     def hyper_gradient(self) -> HyperGradient:
         return "fixed weights" if len(self.proportions) > 1 else "none"
 
-    def division(self) -> "FederatedConfig":
+    def division(self) -> "Federated":
         return self

@@ -28,8 +28,8 @@ from tuneparts.methods.federated._exchange import (
 )
 from tuneparts.methods.federated.config import ExchangeConfig
 from tuneparts.methods.partitioned.learner import _SubnetworkLearner
-from tuneparts.methods.partitioned.subnetwork import Partitioned
-from tuneparts.training import passes
+from tuneparts.methods.partitioned.subnetwork import PartitionedNet
+from tuneparts.training import forward
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
 
@@ -65,7 +65,7 @@ class FederatedLearner(
                     f"`{name}` ({type(module).__name__}) keeps running statistics. Use a net with "
                     "GroupNorm, such as `resnet9`, or without norms."
                 )
-        self.parts = Partitioned(
+        self.parts = PartitionedNet(
             self.net,
             proportions=division.parameter_proportions or division.proportions,
             seed=context.seed,
@@ -95,7 +95,7 @@ class FederatedLearner(
             optimiser=config.optimiser,
             batch_size=config.batch_size,
             seed=context.seed,
-            passes=self.training_passes,
+            forward=self.forward,
         )
         self.server = Server(self.parts, config.server)
         self._hyper_optimiser = None
@@ -130,7 +130,7 @@ class FederatedLearner(
 
     def step(self) -> Step:
         """One round."""
-        assignments = self.schedule.assignments(self._num_rounds, self.config.passes - self.passes)
+        assignments = self.schedule.assignments(self._num_rounds, self.config.steps - self.steps)
         broadcast = Broadcast(
             number=self._num_rounds,
             lr=self.config.optimiser.lr_at(self.progress),
@@ -138,7 +138,7 @@ class FederatedLearner(
             hypers=[parameter.detach().clone() for parameter in self._psi],
         )
         updates = self._kept(self._answers(broadcast, assignments))
-        passes.ran_elsewhere()
+        forward.ran_elsewhere()
         self.server.step(updates)
         self._hyper_step([update for update in updates if update.hyper_grads])
         self._traffic = self._traffic.after(broadcast, num_asked=len(assignments), updates=updates)
@@ -148,7 +148,7 @@ class FederatedLearner(
             "train/hyper_loss": [u.hyper_loss for u in updates if u.hyper_loss is not None],
         }
         return Step(
-            passes=sum(assignment.passes for assignment in assignments),
+            cost=sum(assignment.total for assignment in assignments),
             losses={
                 name: torch.tensor(sum(values) / len(values), dtype=torch.float64)
                 for name, values in losses.items()

@@ -1,4 +1,4 @@
-from tuneparts.methods.partitioned.config import PartitionedConfig as PartitionedConfig
+from tuneparts.methods.partitioned.config import Partitioned as Partitioned
 from tuneparts.methods.partitioned.config import ReleasedConfig as ReleasedConfig
 from tuneparts.methods.partitioned.fitted import Fitted as Fitted
 from tuneparts.methods.partitioned.fitted import fit as fit
@@ -8,6 +8,6 @@ from tuneparts.methods.partitioned.steps import Evidence as Evidence
 from tuneparts.methods.partitioned.steps import PartitionedOptimiser as PartitionedOptimiser
 from tuneparts.methods.partitioned.steps import decay_factors as decay_factors
 from tuneparts.methods.partitioned.steps import evidence as evidence
-from tuneparts.methods.partitioned.subnetwork import Partitioned as Partitioned
+from tuneparts.methods.partitioned.subnetwork import PartitionedNet as PartitionedNet
 from tuneparts.methods.partitioned.subnetwork import Share as Share
 from tuneparts.methods.partitioned.subnetwork import View as View

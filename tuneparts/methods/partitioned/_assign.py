@@ -29,8 +29,8 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.chunks import sizes
-from tuneparts.models.layers import Bias, ScalarMultiplier
-from tuneparts.models.surgery import reweighted
+from tuneparts.nets.layers import Bias, ScalarMultiplier
+from tuneparts.nets.surgery import reweighted
 
 
 def random_labels(
@@ -250,7 +250,7 @@ class _Probe:
             if name in seen:
                 raise ConfigError(
                     f"`{name}` ({type(layer).__name__}) runs again: the node scheme needs layers "
-                    "that run once per pass. Use the random scheme."
+                    "that run once per step. Use the random scheme."
                 )
             axis = _unit_axis(layer, inputs[0])
             seen[name] = (inputs[0] != 0).transpose(0, axis).flatten(1).any(1).cpu()

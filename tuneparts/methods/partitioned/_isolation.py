@@ -16,9 +16,9 @@ from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.partitioned._assign import Role
 from tuneparts.methods.partitioned.mixed import MixedBatch
-from tuneparts.methods.partitioned.subnetwork import Partitioned
-from tuneparts.models.surgery import reweighted, under_all_names
-from tuneparts.models.survey import copied, is_lent
+from tuneparts.methods.partitioned.subnetwork import PartitionedNet
+from tuneparts.nets.surgery import reweighted, under_all_names
+from tuneparts.nets.survey import copied, is_lent
 
 _ROWS = 3
 """Examples of each level. An odd number, so that a net that swaps neighbours crosses levels."""
@@ -67,7 +67,7 @@ def check_lent(net: nn.Module, x: Tensor, names: Sequence[str]) -> None:
         )
 
 
-def check_mixable(parts: Partitioned, x: Tensor) -> None:
+def check_mixable(parts: PartitionedNet, x: Tensor) -> None:
     """Refuse a net, under the node scheme, in which levels of a mixed batch reach each other.
 
     A copy at other weights is run, in float64 where its forward takes that: each example's output
@@ -83,11 +83,11 @@ def check_mixable(parts: Partitioned, x: Tensor) -> None:
 
 
 @torch.no_grad()
-def _stirred(parts: Partitioned) -> Partitioned:
+def _stirred(parts: PartitionedNet) -> PartitionedNet:
     """A copy at other weights: one that starts at zero would hide what it leads to."""
     generator = torch.Generator().manual_seed(0)
     other = copied(parts)
-    assert isinstance(other, Partitioned)
+    assert isinstance(other, PartitionedNet)
     for name, role in parts.roles.items():
         if role is Role.HELD:
             continue
@@ -98,7 +98,7 @@ def _stirred(parts: Partitioned) -> Partitioned:
     return other
 
 
-def _check_levels(parts: Partitioned, x: Tensor) -> None:
+def _check_levels(parts: PartitionedNet, x: Tensor) -> None:
     levels_N = torch.tensor(parts.filled, device=x.device).repeat_interleave(_ROWS)
     x = x[torch.arange(len(levels_N), device=x.device) % len(x)]
     with seeding.alone([x.device] if x.device.type == "cuda" else []):
@@ -108,7 +108,7 @@ def _check_levels(parts: Partitioned, x: Tensor) -> None:
 
 
 @torch.no_grad()
-def _check_outputs(parts: Partitioned, levels_N: Tensor, x: Tensor) -> None:
+def _check_outputs(parts: PartitionedNet, levels_N: Tensor, x: Tensor) -> None:
     parts.net.eval()
     outputs_NK = MixedBatch(parts, levels_N, trainable=False)(x.clone())
     for level in parts.filled:
@@ -119,7 +119,7 @@ def _check_outputs(parts: Partitioned, levels_N: Tensor, x: Tensor) -> None:
             raise ConfigError(f"subnetwork {level} is another in a mixed batch. {_CAUSE}")
 
 
-def _check_gradients(parts: Partitioned, levels_N: Tensor, x: Tensor) -> None:
+def _check_gradients(parts: PartitionedNet, levels_N: Tensor, x: Tensor) -> None:
     parts.net.train()  # some nets mix rows in training alone
     batch = MixedBatch(parts, levels_N)
     leaves = {f"`{name}`": leaf for name, leaf in batch.named_leaves.items()}

@@ -9,7 +9,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.core.schema import Direction, Metric
 from tuneparts.data.chunks import sizes
 from tuneparts.hypers import HyperGradient
-from tuneparts.training.config import ReleaseConfig, SupervisedConfig
+from tuneparts.training.config import Finetune, SupervisedMethod
 
 Scheme = Literal["random", "node"]
 Defaults = Literal["zero", "initial"]
@@ -43,7 +43,7 @@ def _check_division(proportions: Sequence[float], owned: Sequence[float]) -> Non
             raise ValueError(f"partition {k} has {weights:g} of the weights, chunk {k} no data.")
 
 
-class PartitionedConfig(SupervisedConfig):
+class Partitioned(SupervisedMethod):
     """Weights and hypers in one run, without validation data.
 
     One chunk is standard training; parameter proportions (1, 0) optimise the hypers on the second
@@ -61,16 +61,16 @@ class PartitionedConfig(SupervisedConfig):
     scheme: Scheme = "random"
     """Deal out single weights, or hidden units."""
     mixed: bool = False
-    """Node scheme only: each weight step updates all partitions by one pass over a mixed batch."""
+    """Node scheme only: each weight step updates all partitions by one step over a mixed batch."""
     defaults: Literal["zero", "initial", "seed"] = "zero"
     """What a subnetwork reads for later partitions: zeros; the initial weights, as deep nets
     without norms need, from a copy; or the same drawn again from the seed at each step."""
     hyper_lr: float = Field(default=1e-3, gt=0)
     """Adam's constant rate for the hypers. A range moves by about this much a step."""
     hyper_every: int = Field(default=1, gt=0)
-    """Weight steps per hyper step."""
+    """Updates per hyper step."""
     hyper_share: float = Field(default=0.0, ge=0, lt=1)
-    """Share of each batch that moves the hypers in the pass that moves the weights: joint steps.
+    """Share of each batch that moves the hypers in the step that moves the weights: joint steps.
     0 has hyper steps of their own."""
     weight_decay_scaling: DecayScaling = "reciprocal"
     """How weight decay grows for partitions that are trained on less data."""
@@ -103,7 +103,7 @@ class PartitionedConfig(SupervisedConfig):
         if self.hyper_share and self.hyper_every > 1:
             raise ValueError(
                 f"`hyper_share` with `hyper_every` {self.hyper_every}: joint steps move the hypers "
-                "in every pass. Leave one of them out."
+                "in every step. Leave one of them out."
             )
         if self.hyper_share and self.batch_size < 2:
             raise ValueError(f"`batch_size` = {self.batch_size}: a joint step needs 2 examples.")
@@ -114,10 +114,10 @@ class PartitionedConfig(SupervisedConfig):
         return "fixed weights" if len(self.proportions) > 1 else "none"
 
 
-class ReleasedConfig(PartitionedConfig):
+class ReleasedConfig(Partitioned):
     """Partitioned training with a last stage of ordinary training."""
 
     # A pydantic subclass narrows its tag to another word, which the type of the base forbids.
     method: Literal["released"] = "released"  # type: ignore[assignment]
     learner = "tuneparts.methods.partitioned.learner:_ReleasedLearner"
-    release: ReleaseConfig = ReleaseConfig()
+    release: Finetune = Finetune()

@@ -1,10 +1,10 @@
 """Partitioned training of one's own net on one's own arrays, without a search around it.
 
 It has four forms. `published` is that of Mlodozeniec et al. (2023): single weights, one partition a
-pass, every other pass for the hypers. The others had better nets at the same passes on the one draw
+step, every other step for the hypers. The others had better nets at the same steps on the one draw
 of the data that they were compared on (`searches/partition_forms.py`): `mixed` updates all
-partitions in each pass and spends a fifth of the passes on hypers, `joint` moves weights and hypers
-in every pass, and `released` ends a joint run by ordinary training of all weights on all data.
+partitions in each step and spends a fifth of the steps on hypers, `joint` moves weights and hypers
+in every step, and `released` ends a joint run by ordinary training of all weights on all data.
 """
 
 import copy
@@ -25,18 +25,18 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.data.own import Arrays, given_inputs, given_task, plain
 from tuneparts.data.task import Task
-from tuneparts.hypers import HypersConfig, LilaConfig
-from tuneparts.hypers.hypers import Hypers
+from tuneparts.hypers import Affine, Hypers
+from tuneparts.hypers.hypers import HyperModule
 from tuneparts.hypers.parts import DropoutSlot
 from tuneparts.methods.partitioned._assign import roles_of
 from tuneparts.methods.partitioned._isolation import check_lent, check_mixable
-from tuneparts.methods.partitioned.config import PartitionedConfig, ReleasedConfig
+from tuneparts.methods.partitioned.config import Partitioned, ReleasedConfig
 from tuneparts.methods.partitioned.learner import PartitionedLearner
-from tuneparts.methods.partitioned.subnetwork import Partitioned
-from tuneparts.models import GivenNet, surgery
-from tuneparts.models.surgery import modes_kept
-from tuneparts.models.survey import PROBE, check_logits, copied
-from tuneparts.training.config import ReleaseConfig
+from tuneparts.methods.partitioned.subnetwork import PartitionedNet
+from tuneparts.nets import GivenNet, surgery
+from tuneparts.nets.surgery import modes_kept
+from tuneparts.nets.survey import PROBE, check_logits, copied
+from tuneparts.training.config import Finetune
 from tuneparts.training.learner import Context
 from tuneparts.training.process import threads_for
 from tuneparts.training.progress import Report, run_through
@@ -49,7 +49,7 @@ _LARGEST = 100.0
 """Pixels of images that are brighter than this were hardly scaled."""
 _TRAVEL = 18.0
 """Hyper learning rate times hyper steps: how far an unconstrained hyper can travel in a run."""
-_MOTIONS = dict.fromkeys(LilaConfig.NAMES, 0.3)
+_MOTIONS = dict.fromkeys(Affine.NAMES, 0.3)
 _STARTS: dict[str, Any] = {"affine": _MOTIONS, "noise": 0.1, "temperature": 1.0, **_MOTIONS}
 """Where hypers start that are named without a value."""
 _STARTS |= {"flip": {"kind": "flip"}, "colour": {}, "mask": {}, "dropout": {}}
@@ -65,7 +65,7 @@ class Fitted:
     learnt."""
     hypers: Mapping[str, float]
     """Values at the end by name, `rotation`, `dropout.0`, ...: all that the run's hypers have, so
-    that `HypersConfig.at` can take them over. Those that were not learnt are as they were given:
+    that `Hypers.at` can take them over. Those that were not learnt are as they were given:
     motions that were not named at 0, and the net's own dropout rates."""
     lml: float
     """L_ML in nats where it was last known; NaN with a single chunk."""
@@ -93,12 +93,12 @@ class Fitted:
             return torch.cat([learner.predict(part.to(device), generator) for part in batches])
 
     def plot(self) -> "go.Figure":
-        """The hypers, and the loss, along the passes of the first run."""
+        """The hypers, and the loss, along the steps of the first run."""
         from plotly.subplots import make_subplots
 
         figure = make_subplots(1, 2, subplot_titles=("what was learnt", "loss"))
         # A retrained net counts from 0 again.
-        ends = [row["cost/passes"] for row in self.history]
+        ends = [row["cost/steps"] for row in self.history]
         first = next((i for i in range(1, len(ends)) if ends[i] <= ends[i - 1]), len(ends))
         lines = [(f"hyper/{name}", _with_unit(name, name, " ({})"), 1) for name in self.hypers]
         lines += [("train/loss", "loss of weights", 2)]
@@ -106,9 +106,9 @@ class Fitted:
         for metric, words, panel in lines:
             rows = [row for row in self.history[:first] if metric in row]
             if rows:
-                x, y = ([row[name] for row in rows] for name in ("cost/passes", metric))
+                x, y = ([row[name] for row in rows] for name in ("cost/steps", metric))
                 figure.add_scatter(x=x, y=y, name=words, mode="lines+markers", row=1, col=panel)
-        figure.update_xaxes(title_text="passes")
+        figure.update_xaxes(title_text="steps")
         figure.update_yaxes(title_text="value", col=1)
         figure.update_yaxes(title_text="nats", col=2)
         return figure.update_layout(template="plotly_white", legend={"orientation": "h"})
@@ -125,8 +125,8 @@ class Fitted:
         facts = [(n, _with_unit(n, f"{value:.3g}", " {}")) for n, value in self.hypers.items()]
         if not math.isnan(self.lml):
             facts.append(("L_ML", f"{self.lml:,.1f} nats"))
-        used, passes = self.settings, self.history[-1]["cost/passes"] if self.history else 0
-        facts += [("passes", f"{passes:,.0f}"), ("form", used["form"])]
+        used, steps = self.settings, self.history[-1]["cost/steps"] if self.history else 0
+        facts += [("steps", f"{steps:,.0f}"), ("form", used["form"])]
         facts += [("hyper_lr", f"{used['hyper_lr']:.3g}"), ("batch_size", str(used["batch_size"]))]
         return facts
 
@@ -148,7 +148,7 @@ def fit(
     """Train a net and learn its hypers in one run, on all the data.
 
     Settings that are not given are chosen from the size of the data, and stand in `settings`. A net
-    whose passes are small trains on one thread (see `training.threads`).
+    whose steps are small trains on one thread (see `training.threads`).
 
     Args:
         net: any module from inputs (B, ...) to logits (B, K); trained in place, in training mode
@@ -157,16 +157,16 @@ def fit(
             numbers, such as tokens, stay whole.
         labels: whole numbers (N,), 0 to K - 1; for other targets what these predict.
         hypers: what to learn: `"rotation"` or several such names, starting values by name as in
-            `{"rotation": 0.1}`, or fields of `HypersConfig`, where `affine` learns all six motions.
+            `{"rotation": 0.1}`, or fields of `Hypers`, where `affine` learns all six motions.
         form: `released`, `joint`, `mixed` or `published`. A net that cannot run a mixed batch has
             its single weights dealt out instead of its units.
         retrain: train the net once more from its start, as an ordinary one at the hypers found,
-            for the same passes again, its learning rate falling along a cosine.
+            for the same steps again, its learning rate falling along a cosine.
         target: `classes`, `binary`, `values`, a loss function, or a `Target`.
         seed: of the chunks, the assignment, the batches and the augmentation.
         device: where to train; the net's own if None.
         report: called with the metrics of each interval; a terminal shows a bar if None.
-        fields: of `PartitionedConfig` or `ReleasedConfig`: `passes`, `proportions`, `release`...
+        fields: of `Partitioned` or `ReleasedConfig`: `steps`, `proportions`, `release`...
     """
     x = plain(inputs)
     _check_scaled(x, takes_tokens=True)
@@ -192,22 +192,22 @@ def fit(
     num = config.batch_size * config.hypers.samples
     with modes_kept(net), threads_for([net], task.in_shape, num, context.device):
         learner: PartitionedLearner = config.build(context)  # type: ignore[assignment]
-        history = run_through(learner, what=form, passes=config.passes, report=report)
+        history = run_through(learner, what=form, steps=config.steps, report=report)
         found = _values(learner.hypers)
         learner.merged()
         if start is not None:
             # Standard training at the hypers found: partitioned training with one chunk.
-            same = ("passes", "interval", "batch_size", "runtime", "train_on")
+            same = ("steps", "interval", "batch_size", "runtime", "train_on")
             fields = {name: getattr(config, name) for name in same} | {
                 "optimiser": config.optimiser.replaced({"schedule": "cosine"}),
                 "hypers": config.hypers.at(found),
                 "proportions": (1.0,),
                 "net": GivenNet(start.train),
             }
-            again = parse(PartitionedConfig, fields)
+            again = parse(Partitioned, fields)
             settings["retrained"] = _used(again)
             learner = PartitionedLearner(again, context)
-            history += run_through(learner, what="retrained", passes=again.passes, report=report)
+            history += run_through(learner, what="retrained", steps=again.steps, report=report)
             net.load_state_dict(learner.merged().state_dict())
         if surgery.find(net, DropoutSlot) and not learner.hypers.at_slots(training=False):
             surgery.replace(
@@ -229,26 +229,26 @@ def _settings_of(form: Form, num_examples: int, fields: Mapping[str, Any]) -> di
     elif form != "published" and "hyper_every" not in fields:
         found.setdefault("hyper_share", 0.2)
     size = found.setdefault("batch_size", min(num_examples, 50) if num_examples < 10_000 else 128)
-    if not all(isinstance(n, int) and n > 0 for n in (size, found.get("passes", 1))):
+    if not all(isinstance(n, int) and n > 0 for n in (size, found.get("steps", 1))):
         return found  # the config refuses it, with the reason
-    passes = found.setdefault("passes", min(20_000, max(2400, 20 * num_examples // size)))
-    found.setdefault("interval", max(1, passes // 20))
+    steps = found.setdefault("steps", min(20_000, max(2400, 20 * num_examples // size)))
+    found.setdefault("interval", max(1, steps // 20))
     optimiser = found.setdefault("optimiser", {"lr": 3e-3})
-    searched = passes
+    searched = steps
     if form == "released":
         late = {"lr": 1e-3, **dict(optimiser), "schedule": "cosine"}
         late["lr"] /= 2
         release = {"optimiser": late, **dict(found.get("release", {}))}
-        found["release"] = parse(ReleaseConfig, release)
-        searched = found["release"].start(passes)
+        found["release"] = parse(Finetune, release)
+        searched = found["release"].start(steps)
     every = 1 if found.get("hyper_share") else found.get("hyper_every", 1) + 1
     found.setdefault("hyper_lr", min(0.1, _TRAVEL * every / searched))
     return found
 
 
 def _read_hypers(given: Any) -> dict[str, Any]:
-    """Hypers in any of the ways that `fit` takes them, as fields of `HypersConfig`."""
-    if isinstance(given, HypersConfig):
+    """Hypers in any of the ways that `fit` takes them, as fields of `Hypers`."""
+    if isinstance(given, Hypers):
         return {**given.model_dump(exclude_unset=True), **given.parts}
     if not isinstance(given, Mapping):
         names = [given] if isinstance(given, str) else given or ()
@@ -256,12 +256,12 @@ def _read_hypers(given: Any) -> dict[str, Any]:
             if name not in _STARTS:
                 raise UnknownNameError("hyper", name, list(_STARTS))
         given = {name: _STARTS[name] for name in names}
-    found = {name: value for name, value in given.items() if name not in LilaConfig.NAMES}
-    motions = {name: value for name, value in given.items() if name in LilaConfig.NAMES}
+    found = {name: value for name, value in given.items() if name not in Affine.NAMES}
+    motions = {name: value for name, value in given.items() if name in Affine.NAMES}
     if motions and found.get("affine") is not None:
         raise ConfigError(f"`affine` beside {', '.join(motions)}: put them inside `affine`.")
     if motions:
-        found["affine"] = {**dict.fromkeys(LilaConfig.NAMES, 0.0), **motions}
+        found["affine"] = {**dict.fromkeys(Affine.NAMES, 0.0), **motions}
     is_random = {"affine", "colour", "flip", "noise"} & set(found)
     if is_random and not {"samples", "eval_samples"} & set(found):
         found |= {"samples": 4, "eval_samples": 8}
@@ -281,9 +281,9 @@ def _check_scaled(x: npt.NDArray[Any], *, takes_tokens: bool) -> None:
 
 def _configured(
     net: nn.Module, task: Task, form: Form, fields: Mapping[str, Any], seed: int
-) -> tuple[PartitionedConfig, dict[str, str]]:
+) -> tuple[Partitioned, dict[str, str]]:
     """The config of the first run, tried on a copy of the net; a note where the net decided."""
-    kind = ReleasedConfig if form == "released" else PartitionedConfig
+    kind = ReleasedConfig if form == "released" else Partitioned
     chosen = {"train_on": "train", **_settings_of(form, len(task.train), fields)}
     chosen["net"] = GivenNet(net.train)
     config = parse(kind, chosen)
@@ -309,17 +309,17 @@ def _configured(
         return config, {}
     dealt: dict[str, Any] = {"scheme": "node", "num_held": num_held, "example": x[:1]}
     try:
-        check_mixable(Partitioned(trial, proportions=config.owned, seed=seed, **dealt), x)
+        check_mixable(PartitionedNet(trial, proportions=config.owned, seed=seed, **dealt), x)
     except Exception as error:
         return config, {"note": f"single weights are dealt out: {error}"}
     return parse(kind, {**chosen, "scheme": "node", "mixed": True}), {}
 
 
-def _used(config: PartitionedConfig) -> dict[str, Any]:
+def _used(config: Partitioned) -> dict[str, Any]:
     return {name: value for name, value in config if name not in {"net", "method", "train_on"}}
 
 
-def _values(hypers: Hypers) -> dict[str, float]:
+def _values(hypers: HyperModule) -> dict[str, float]:
     return {name.removeprefix("hyper/"): value for name, value in hypers.values().items()}
 
 

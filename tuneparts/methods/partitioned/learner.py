@@ -4,12 +4,12 @@ A weight step draws a partition k and moves its weights by a batch of chunks 1..
 k. A hyper step draws a later chunk k and moves the hypers by a batch of it under subnetwork k - 1,
 which never saw that chunk. No other path may lead from chunk k into subnetwork k - 1.
 
-A joint step (ours) makes both in one pass: a share of the batch are examples of later chunks, which
+A joint step (ours) makes both in one step: a share of the batch are examples of later chunks, which
 move the hypers, and the rest move the weights. Both gradients are taken at the same weights and
 hypers by one backward pass over two graphs that share no leaf.
 
 A release (ours): partitioning costs capacity (appendix H), since each weight is trained under one
-subnetwork, and those of later partitions rarely. So the last part of the passes may merge the
+subnetwork, and those of later partitions rarely. So the last part of the steps may merge the
 partitions into the ordinary net and train it by an ordinary optimiser at the hypers found. From
 then on every weight has seen every chunk, so L_ML would mean nothing and is no longer reported.
 """
@@ -28,7 +28,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.data.chunks import Chunks
 from tuneparts.data.target import Reduction
 from tuneparts.methods.partitioned._isolation import check_buffers, check_mixable
-from tuneparts.methods.partitioned.config import PartitionedConfig, ReleasedConfig
+from tuneparts.methods.partitioned.config import Partitioned, ReleasedConfig
 from tuneparts.methods.partitioned.mixed import MixedBatch
 from tuneparts.methods.partitioned.steps import (
     Evidence,
@@ -38,8 +38,8 @@ from tuneparts.methods.partitioned.steps import (
     decay_factors,
     evidence,
 )
-from tuneparts.methods.partitioned.subnetwork import Partitioned, View
-from tuneparts.models.survey import PROBE, is_known
+from tuneparts.methods.partitioned.subnetwork import PartitionedNet, View
+from tuneparts.nets.survey import PROBE, is_known
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import EVAL_BATCH, Release, Step, SupervisedLearner, outputs_of
 from tuneparts.training.state import copied
@@ -52,7 +52,7 @@ _NUM_CALIBRATION = 1000
 class _SubnetworkLearner(SupervisedLearner, parts=("parts",)):
     """A learner whose weights are dealt out to partitions; it predicts with all of them."""
 
-    parts: Partitioned
+    parts: PartitionedNet
 
     def subnetwork(self, level: int) -> Callable[[Tensor], Tensor]:
         """Subnetwork `level` as a function of inputs; it differentiates by held layers only."""
@@ -101,16 +101,16 @@ class PartitionedLearner(
         "_weight_augmentation",
         "_hyper_augmentation",
     ),
-    values=("_num_weight_steps", "_num_reports", "_best"),
+    values=("_num_updates", "_num_reports", "_best"),
 ):
-    """Alternates weight steps and hyper steps; predicts with all partitions."""
+    """Alternates updates and hyper steps; predicts with all partitions."""
 
-    config: PartitionedConfig
+    config: Partitioned
 
-    def __init__(self, config: PartitionedConfig, context: Context) -> None:
+    def __init__(self, config: Partitioned, context: Context) -> None:
         super().__init__(config, context, learns_hypers=len(config.proportions) > 1)
         self.chunks = Chunks(len(self.train_data), config.proportions, seed=context.seed)
-        self.parts = Partitioned(
+        self.parts = PartitionedNet(
             self.net,
             proportions=config.owned,
             seed=context.seed,
@@ -132,9 +132,9 @@ class PartitionedLearner(
             self.chunks, self.parts.filled, batch_size=size - num_joint, seed=seed
         )
         self._hyper_stream = _hyper_stream(self.chunks, batch_size=num_joint or size, seed=seed)
-        self._weight_augmentation = self.generator("augment weight steps")
+        self._weight_augmentation = self.generator("augment updates")
         self._hyper_augmentation = self.generator("augment hyper steps")
-        self._num_weight_steps = 0
+        self._num_updates = 0
         self._num_reports = 0
         self._best: dict[str, Any] | None = None
         self._calibrated: dict[int, View] = {}
@@ -152,19 +152,19 @@ class PartitionedLearner(
         return bool(self._psi) and len(self.chunks) > 1 and any(self.chunks.sizes[1:])
 
     def _num_joint(self) -> int:
-        """Examples of each batch that move hypers in the same pass as weights."""
+        """Examples of each batch that move hypers in the same step as weights."""
         share, size = self.config.hyper_share, self.config.batch_size
         return min(size - 1, max(1, round(share * size))) if share and self.learns_hypers else 0
 
     def step(self) -> Step:
         self._calibrated.clear()
         if self._num_joint():
-            return Step(passes=1, losses=self.joint_step())
+            return Step(cost=1, losses=self.joint_step())
         losses = {"train/loss": self.weight_step()}
-        is_due = self._num_weight_steps % self.config.hyper_every == 0
-        if is_due and self.passes + 1 < self.config.passes and self.learns_hypers:
+        is_due = self._num_updates % self.config.hyper_every == 0
+        if is_due and self.steps + 1 < self.config.steps and self.learns_hypers:
             losses["train/hyper_loss"] = self.hyper_step()
-        return Step(passes=len(losses), losses=losses)
+        return Step(cost=len(losses), losses=losses)
 
     def weight_step(self) -> Tensor:
         """Move one partition by one batch, or several by a mixed one; returns the loss."""
@@ -180,7 +180,7 @@ class PartitionedLearner(
         return {"train/loss": weights, "train/hyper_loss": hypers}
 
     def _weight_move(self) -> _Move:
-        self._num_weight_steps += 1
+        self._num_updates += 1
         lr = self.config.optimiser.lr_at(self.progress)
         moved: View | MixedBatch
         if self.config.mixed:
@@ -375,10 +375,10 @@ class _ReleasedLearner(PartitionedLearner, parts=("_released",)):
 
     @property
     def progress(self) -> float:
-        return self.config.release.progress(self.passes, self.config.passes)
+        return self.config.release.progress(self.steps, self.config.steps)
 
     def step(self) -> Step:
-        if self.passes < self.config.release.start(self.config.passes):
+        if self.steps < self.config.release.start(self.config.steps):
             return super().step()
         if self._released is None:
             if self._best is not None:

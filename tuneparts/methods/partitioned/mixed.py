@@ -1,4 +1,4 @@
-"""One pass that updates several partitions: a mixed batch under the node scheme.
+"""One step that updates several partitions: a mixed batch under the node scheme.
 
 Units are masked instead of weights, so every example of a batch can run in a subnetwork of its own
 through the same weights (Mlodozeniec et al. 2023, appendix C). A weight gets its gradient from the
@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.partitioned._assign import Role
-from tuneparts.methods.partitioned.subnetwork import Partitioned
-from tuneparts.models.layers import Bias, ScalarMultiplier, scaled_by_row
-from tuneparts.models.surgery import reweighted
+from tuneparts.methods.partitioned.subnetwork import PartitionedNet
+from tuneparts.nets.layers import Bias, ScalarMultiplier, scaled_by_row
+from tuneparts.nets.surgery import reweighted
 
 _Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 _SCALARS = Bias | ScalarMultiplier
@@ -36,7 +36,7 @@ class MixedBatch:
     differentiable; otherwise only held parameters are.
     """
 
-    def __init__(self, parts: Partitioned, levels_N: Tensor, *, trainable: bool = True) -> None:
+    def __init__(self, parts: PartitionedNet, levels_N: Tensor, *, trainable: bool = True) -> None:
         if parts.unmixable is not None:
             raise ConfigError(
                 f"`{parts.unmixable}` is used by several layers, or by none: a mixed batch takes "
@@ -132,7 +132,7 @@ class MixedBatch:
         def active(labels: Tensor) -> Tensor | None:
             """1 where a row's subnetwork has a unit, else 0: (N, units); None where all have all.
 
-            A product with it is one pass in any layout. Filling unit by unit takes three times as
+            A product with it is one step in any layout. Filling unit by unit takes three times as
             long where the channels of a pixel lie beside each other.
             """
             weight = layer.weight
@@ -163,7 +163,7 @@ class _Map:
     outputs: Tensor | None
     """The same of output units (N, O)."""
     orders: dict[str, tuple[Tensor, tuple[int, ...]]]
-    """`Partitioned.order_of` of `weight` and `bias`, where they are dealt out."""
+    """`PartitionedNet.order_of` of `weight` and `bias`, where they are dealt out."""
 
     def masked(self, x: Tensor, active: Tensor | None, *, owned: bool = False) -> Tensor:
         """Units, or gradients by them, with masked ones at zero; in place if `owned`."""

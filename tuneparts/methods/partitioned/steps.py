@@ -1,7 +1,7 @@
 """What partitioned training is made of: which examples a step sees, how it moves, and L_ML.
 
 Partitions and batches are drawn by named streams of their own, one per chunk, so that leaving out
-hyper steps, or changing a later chunk, shifts no draw of the weight steps of earlier ones.
+hyper steps, or changing a later chunk, shifts no draw of the updates of earlier ones.
 
 An ordinary optimiser is wrong for partitions (Mlodozeniec et al. 2023, I.1): where the gradient is
 zero it would still decay momentum, move by Adam's moments, and shrink weights. Here torch's own
@@ -30,9 +30,9 @@ from tuneparts.data.batches import Batches
 from tuneparts.data.chunks import Chunks
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.methods.partitioned.config import DecayScaling
-from tuneparts.methods.partitioned.subnetwork import Partitioned
-from tuneparts.models.layers import SCALARS, names_of
-from tuneparts.training.config import OptimiserConfig
+from tuneparts.methods.partitioned.subnetwork import PartitionedNet
+from tuneparts.nets.layers import SCALARS, names_of
+from tuneparts.training.config import Optimiser
 from tuneparts.training.state import Stateful
 
 _POWERS: Mapping[DecayScaling, float] = {"reciprocal": 1.0, "sqrt": 0.5, "off": 0.0}
@@ -84,9 +84,9 @@ class _ChunkStream(Stateful, parts=("_draws", "_mixing", "_batches")):
 def _weight_stream(
     chunks: Chunks, filled: Sequence[int], *, batch_size: int, seed: int
 ) -> _ChunkStream:
-    """For weight steps: k among partitions that own weights; examples of D_1:k."""
+    """For updates: k among partitions that own weights; examples of D_1:k."""
     sources = {k: chunks.cumulative(k) for k in filled if chunks.sizes[k - 1]}
-    return _ChunkStream(sources, chunks, batch_size=batch_size, seed=seed, name="weight steps")
+    return _ChunkStream(sources, chunks, batch_size=batch_size, seed=seed, name="updates")
 
 
 def _hyper_stream(chunks: Chunks, *, batch_size: int, seed: int) -> _ChunkStream | None:
@@ -115,14 +115,14 @@ class PartitionedOptimiser(Stateful, values=("num_steps", "_moments")):
     """
 
     def __init__(
-        self, parts: Partitioned, config: OptimiserConfig, *, decay_factors: Sequence[float]
+        self, parts: PartitionedNet, config: Optimiser, *, decay_factors: Sequence[float]
     ) -> None:
         self._parts = parts
         self._config = config
         self._decay_factors = tuple(decay_factors)
         self._scalars = frozenset(names_of(parts.net, SCALARS))
         self.num_steps = dict.fromkeys(range(1, parts.num_partitions + 1), 0)
-        """Weight steps of each partition so far."""
+        """Updates of each partition so far."""
         self._moments: dict[int, dict[str, list[Tensor]]] = {k: {} for k in self.num_steps}
 
     @torch.no_grad()

@@ -19,7 +19,7 @@ from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.partitioned._assign import Role, Units, order_of, random_labels, roles_of
 from tuneparts.methods.partitioned.config import Defaults, Scheme, _checked_proportions
-from tuneparts.models.surgery import reweighted, tied_names
+from tuneparts.nets.surgery import reweighted, tied_names
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
@@ -61,7 +61,7 @@ class View:
         return {self.level: [leaf.grad for leaf in self.leaves]}
 
 
-class Partitioned(nn.Module):
+class PartitionedNet(nn.Module):
     """A net whose weights are dealt out to C partitions.
 
     Calling it runs subnetwork C, that is all weights. The random scheme deals out any weights; the
@@ -220,7 +220,7 @@ class Partitioned(nn.Module):
     def run(self, view: View, x: Tensor, *, learns_statistics: bool = False) -> Any:
         """The net's own forward with a view's tensors in place of its own.
 
-        Norms use and track the statistics of the batch if `learns_statistics`; only weight steps
+        Norms use and track the statistics of the batch if `learns_statistics`; only updates
         may, since hyper steps would leak their chunk into a subnetwork.
         """
         net = reweighted(self.net, view.tensors)

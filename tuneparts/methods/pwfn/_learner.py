@@ -1,6 +1,6 @@
 """PWFN: train weights as Gaussians and fix ever more of them (Subia-Waud & Dasmahapatra 2023).
 
-The net is an ordinary one in all stages; deviations stand beside it from the first pass on, so that
+The net is an ordinary one in all stages; deviations stand beside it from the first step on, so that
 the state has one form. Each round trains, then fixes a share of the weights to a few values. After
 the last round every covered weight is fixed and no training follows.
 """
@@ -26,9 +26,9 @@ from tuneparts.methods.pwfn import _sigma as deviations
 from tuneparts.methods.pwfn._gaussian import FLOOR, Gaussians, Lent, cover
 from tuneparts.methods.pwfn._quantisers import Channels, channels_of
 from tuneparts.methods.pwfn._threshold import Clustering
-from tuneparts.methods.pwfn.config import PwfnConfig, _Free, _Uniform, _Wfn
-from tuneparts.models.survey import PROBE
-from tuneparts.training import checkpoint, passes
+from tuneparts.methods.pwfn.config import Pwfn, _Free, _Uniform, _Wfn
+from tuneparts.nets.survey import PROBE
+from tuneparts.training import checkpoint, forward
 from tuneparts.training.learner import Columns, Context
 from tuneparts.training.loop import Step, SupervisedLearner, outputs_of
 from tuneparts.training.step import gradients, recalibrate, set_lr
@@ -47,9 +47,9 @@ class PwfnLearner(
 ):
     """Pretrains, warms deviations up if asked to, then trains and fixes weights round by round."""
 
-    config: PwfnConfig
+    config: Pwfn
 
-    def __init__(self, config: PwfnConfig, context: Context) -> None:
+    def __init__(self, config: Pwfn, context: Context) -> None:
         super().__init__(config, context)
         if config.pretrained is not None:
             codefile.load(config.pretrained, self.net)
@@ -70,7 +70,7 @@ class PwfnLearner(
         exposure = self._exposure(self.rounds.num_fixing)
         if exposure is not None and 0 < exposure < _INERT:
             message = (
-                "the pull on deviations has no effect over %d passes: its exposure is %.1g. Give "
+                "the pull on deviations has no effect over %d steps: its exposure is %.1g. Give "
                 "`sigma.exposure`, such as 1, instead of `sigma.alpha`."
             )
             _log.warning(message, self.rounds.num_fixing, exposure)
@@ -82,11 +82,11 @@ class PwfnLearner(
         if self.config.shares_pretraining and not self._is_gaussian:
             loss = self._shared_pretraining()
             self._end_stages(self.rounds.pretrain_end)
-            self._weight_steps += self.rounds.pretrain_end - 1  # the loop counts a step as one
-            return Step(passes=self.rounds.pretrain_end, losses={"train/loss": loss})
-        loss = self._gaussian_step() if self._is_gaussian else self._pretraining_step(self.passes)
-        self._end_stages(self.passes + 1)
-        return Step(passes=1, losses={"train/loss": loss})
+            self._updates += self.rounds.pretrain_end - 1  # the loop counts a step as one
+            return Step(cost=self.rounds.pretrain_end, losses={"train/loss": loss})
+        loss = self._gaussian_step() if self._is_gaussian else self._pretraining_step(self.steps)
+        self._end_stages(self.steps + 1)
+        return Step(cost=1, losses={"train/loss": loss})
 
     def evaluate(self) -> dict[str, float]:
         size = codefile._measure(self._stored())
@@ -96,7 +96,7 @@ class PwfnLearner(
             "fixing/fraction": self.gaussians.fixed.double().mean().item(),
             **self._last_fixing,
         }
-        exposure = self._exposure(max(0, self.passes - self.rounds.pretrain_end))
+        exposure = self._exposure(max(0, self.steps - self.rounds.pretrain_end))
         if exposure is not None:
             metrics["fixing/exposure"] = exposure
         if self.finished:
@@ -150,7 +150,7 @@ class PwfnLearner(
         """Pretrain at once, or load what another trial of this seed pretrained."""
         context, whole = self.context, self.config.model_dump(mode="json")
         used = ("net", "hypers", "optimiser", "batch_size", "train_on", "augmentation")
-        facts = {name: whole[name] for name in used} | {"passes": self.rounds.pretrain_end}
+        facts = {name: whole[name] for name in used} | {"steps": self.rounds.pretrain_end}
         facts |= {"runtime": whole["runtime"]} if "runtime" in whole else {}
         facts = {
             "form": _FORM, "facts": facts, "data": digest(context.task), "seed": context.seed,
@@ -174,7 +174,7 @@ class PwfnLearner(
                     "loss": losses.double().mean().item(),
                 }
                 checkpoint.save(path, state)
-        passes.ran_elsewhere()
+        forward.ran_elsewhere()
         self.net.load_state_dict(state["net"])
         self._batches.load_state_dict(state["batches"])
         self._augmentation.set_state(state["augmentation"])
@@ -189,8 +189,8 @@ class PwfnLearner(
 
     def _gaussian_step(self) -> Tensor:
         config = self.config
-        after = self.passes - self.rounds.pretrain_end
-        progress = after / (config.passes - self.rounds.pretrain_end)
+        after = self.steps - self.rounds.pretrain_end
+        progress = after / (config.steps - self.rounds.pretrain_end)
         set_lr(self.optimiser, config.finetune.lr_at(progress))
         if config.quantiser.uses_sigma:
             loss = self._sampled_backward()
@@ -216,7 +216,7 @@ class PwfnLearner(
         draw = self.gaussians.draw(self._noise)
         loss = self._backward(draw.values)
         self.gaussians.take_gradients(draw)
-        if self.passes < self.rounds.warmup_end:
+        if self.steps < self.rounds.warmup_end:
             # Not zeros: without a gradient an optimiser skips a parameter, decay and momentum too.
             for parameter in self.net.parameters():
                 parameter.grad = None
@@ -266,12 +266,12 @@ class PwfnLearner(
         gradients(loss, [*lent.values(), *self.net.parameters()])
         return loss.detach()
 
-    def _end_stages(self, passes: int) -> None:
-        """End pretraining, and any rounds, that end after this many passes."""
-        if not self._is_gaussian and passes >= self.rounds.pretrain_end:
+    def _end_stages(self, steps: int) -> None:
+        """End pretraining, and any rounds, that end after this many steps."""
+        if not self._is_gaussian and steps >= self.rounds.pretrain_end:
             self._end_pretraining()
         while self._is_gaussian and self._num_rounds_done < len(self.rounds.ends):
-            if passes < self.rounds.ends[self._num_rounds_done]:
+            if steps < self.rounds.ends[self._num_rounds_done]:
                 break
             self._fix()
 

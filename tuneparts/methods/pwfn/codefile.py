@@ -27,9 +27,9 @@ from tuneparts.core.errors import CheckpointError, ConfigError, DataMissingError
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.own import Arrays, given_task
 from tuneparts.data.task import Examples, Task, digest
-from tuneparts.methods.pwfn.config import PwfnConfig
-from tuneparts.models import GivenNet
-from tuneparts.models.survey import PROBE, check_logits, copied
+from tuneparts.methods.pwfn.config import Pwfn
+from tuneparts.nets import GivenNet
+from tuneparts.nets.survey import PROBE, check_logits, copied
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import outputs_of
@@ -237,13 +237,13 @@ def compress(
         seed: of the batches, the augmentation and the draws of weights.
         device: where to train; the net's own if None.
         report: called with the metrics of each interval; a terminal shows a bar if None.
-        fields: those of `PwfnConfig`, such as `passes`, `quantiser`, `finetune`. Without `pretrain`
-            the passes all go to fixing; an untrained net needs some, such as 0.5 of the passes.
+        fields: those of `Pwfn`, such as `steps`, `quantiser`, `finetune`. Without `pretrain`
+            the steps all go to fixing; an untrained net needs some, such as 0.5 of the steps.
 
     Example:
         >>> x = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
         >>> net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
-        >>> small = compress(net, (x, (x[:, 0] > 0).long()), passes=40, batch_size=20, pretrain=0.5)
+        >>> small = compress(net, (x, (x[:, 0] > 0).long()), steps=40, batch_size=20, pretrain=0.5)
         >>> weights = torch.cat([p.flatten() for p in small.net.parameters()])
         >>> len(weights.unique()) == small.num_values
         True
@@ -268,7 +268,7 @@ def compress(
     with threads, seeding.isolated(seed, "given net"):
         learner = PwfnLearner(config, Context(task=task, seed=seed, device=at))
         history = run_through(
-            learner, what="compress", passes=config.passes, report=report, partial=partial, key=key
+            learner, what="compress", steps=config.steps, report=report, partial=partial, key=key
         )
     content = _encode(learner.net, learner.gaussians.names)
     if file is not None and partial is not None:
@@ -284,12 +284,12 @@ def compress(
     )  # fmt: skip
 
 
-def _config(net: nn.Module, fields: Mapping[str, Any]) -> PwfnConfig:
+def _config(net: nn.Module, fields: Mapping[str, Any]) -> Pwfn:
     for name in ("pretrained", "hypers", "train_on", "ensemble", "shares_pretraining"):
         if name in fields:
             raise ConfigError(f"`{name}`: not a setting of `compress`. Leave it out.")
     fields = {"pretrain": 0.0, **fields, "net": GivenNet(lambda: net)}
-    config = parse(PwfnConfig, fields)
+    config = parse(Pwfn, fields)
     if config.quantiser.kind in {"uniform", "free"}:
         raise ConfigError(
             f"quantiser `{config.quantiser.kind}`: makes no codebook, and a file holds one. Take "
@@ -297,7 +297,7 @@ def _config(net: nn.Module, fields: Mapping[str, Any]) -> PwfnConfig:
         )
     if config.quantiser.uses_sigma and config.finetune.kind == "sgd":
         # About as far as on ImageNet (0.95); the authors' alpha would do nothing on small data.
-        config = parse(PwfnConfig, {"sigma": {"exposure": 1.0}, **fields})
+        config = parse(Pwfn, {"sigma": {"exposure": 1.0}, **fields})
     return config
 
 

@@ -15,9 +15,9 @@ from pydantic import (
 
 from tuneparts.core.config import Config
 from tuneparts.data.task import Task
-from tuneparts.hypers.config import FixedConfig
+from tuneparts.hypers.config import Augmentation
 from tuneparts.training import check
-from tuneparts.training.config import OptimiserConfig, SupervisedConfig
+from tuneparts.training.config import Optimiser, SupervisedMethod
 
 FRACTIONS = (0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99, 1.0)
 """Share of weights that is fixed after each of the ten published rounds."""
@@ -123,7 +123,7 @@ class _Uniform(_Quantiser):
     """Integers from -(2^(bits-1) - 1) to 2^(bits-1) - 1, times one scale per output channel.
 
     The scale makes the largest weight of a channel the largest integer. Biases have one scale and
-    at least 8 bits. All weights are rounded at once, by `rounded`, after the last pass.
+    at least 8 bits. All weights are rounded at once, by `rounded`, after the last step.
     """
 
     kind: Literal["uniform"] = "uniform"
@@ -152,7 +152,7 @@ class SigmaConfig(Config):
     alpha: float = Field(default=2.0**-11, ge=0)
     """Strength of the pull that makes deviations grow; more of it compresses more."""
     exposure: float | None = Field(default=None, gt=0)
-    """Instead of `alpha`: time constants of the pull over all passes after pretraining, from which
+    """Instead of `alpha`: time constants of the pull over all steps after pretraining, from which
     alpha follows. It does not depend on the length of a run; the authors' on ImageNet was 0.95."""
     cutoff: float = Field(default=0.05, gt=0)
     """S: deviations at or above it are not pulled."""
@@ -176,23 +176,23 @@ class SigmaConfig(Config):
         return tree
 
 
-class PwfnConfig(SupervisedConfig):
+class Pwfn(SupervisedMethod):
     """Pretraining, then rounds that train weights as Gaussians and fix ever more of them."""
 
     method: Literal["pwfn"] = "pwfn"
     learner = "tuneparts.methods.pwfn._learner:PwfnLearner"
-    augmentation: FixedConfig = FixedConfig()
+    augmentation: Augmentation = Augmentation()
     """Crop, flip and cutout of training images."""
     pretrain: float = Field(default=0.5, ge=0, lt=1)
-    """Share of the passes for ordinary training, with `optimiser`."""
+    """Share of the steps for ordinary training, with `optimiser`."""
     pretrained: str | None = None
     """Weights of the same net to start from, instead of pretraining: a checkpoint of a trial, a
     `state_dict`, a file of `compress`, or `torchvision:NAME` with weights on this machine."""
     shares_pretraining: bool = False
     """Whether trials of one seed whose pretraining is the same train it once, and the others load
-    the result. All of it is then one interval, and counts as passes of each of them."""
+    the result. All of it is then one interval, and counts as steps of each of them."""
     warmup: float = Field(default=0.0, ge=0, lt=1)
-    """Share of the passes in which only deviations train, before the first round."""
+    """Share of the steps in which only deviations train, before the first round."""
     fractions: tuple[float, ...] = Field(default=FRACTIONS, min_length=1)
     """Share of the weights that is fixed after each round; the last is 1."""
     first_round: float = Field(default=1 / 60, ge=0)
@@ -200,7 +200,7 @@ class PwfnConfig(SupervisedConfig):
     quantiser: AnyQuantiser = _Clusters()
     """Chooses which weights a round fixes, and to which values: PWFN (`clusters`) or a baseline."""
     sigma: SigmaConfig = SigmaConfig()
-    finetune: OptimiserConfig = OptimiserConfig(kind="sgd", lr=1e-3, weight_decay=1e-4)
+    finetune: Optimiser = Optimiser(kind="sgd", lr=1e-3, weight_decay=1e-4)
     """Optimiser after pretraining, made anew for each round."""
     clip: float = Field(default=1.0, gt=0)
     """Largest norm of the loss gradient after pretraining; the pull on deviations comes on top."""
@@ -225,7 +225,7 @@ class PwfnConfig(SupervisedConfig):
     def _check_fields_agree(self) -> Self:
         if self.pretrain + self.warmup >= 1:
             given = f"`pretrain` = {self.pretrain} and `warmup` = {self.warmup}"
-            raise ValueError(f"{given}: their sum must be below 1, so that rounds have passes")
+            raise ValueError(f"{given}: their sum must be below 1, so that rounds have steps")
         if self.pretrained is not None and self.pretrain > 0:
             given = f"`pretrain` = {self.pretrain} with `pretrained`"
             raise ValueError(f"{given}: such a net is not pretrained again, set `pretrain` to 0")
@@ -255,18 +255,18 @@ class PwfnConfig(SupervisedConfig):
         return self.sigma.exposure / self.exposure(alpha=1.0, steps=self.rounds().num_fixing)
 
     def rounds(self) -> "Rounds":
-        """When each stage ends; rounds too short for a pass end where the round before does.
+        """When each stage ends; rounds too short for a step end where the round before does.
 
         Example:
-            >>> PwfnConfig(passes=100, first_round=0.5, fractions=(0.2, 0.5, 1)).rounds()
+            >>> Pwfn(steps=100, first_round=0.5, fractions=(0.2, 0.5, 1)).rounds()
             Rounds(pretrain_end=50, warmup_end=50, ends=(60, 80, 100))
         """
-        warmup_end = round((self.pretrain + self.warmup) * self.passes)
+        warmup_end = round((self.pretrain + self.warmup) * self.steps)
         others = [1.0] * (len(self.fractions) - 1)
         lengths = list(accumulate([self.first_round if others else 1.0, *others]))
-        rest = self.passes - warmup_end
+        rest = self.steps - warmup_end
         ends = [warmup_end + round(rest * length / lengths[-1]) for length in lengths]
-        return Rounds(round(self.pretrain * self.passes), warmup_end, tuple(ends))
+        return Rounds(round(self.pretrain * self.steps), warmup_end, tuple(ends))
 
     def measurable(self) -> tuple[Self, int]:
         shared = self.rounds().pretrain_end if self.shares_pretraining else 0
@@ -280,7 +280,7 @@ class PwfnConfig(SupervisedConfig):
 
 @dataclass(frozen=True)
 class Rounds:
-    """Passes at which pretraining, warm-up and each round end."""
+    """Forward at which pretraining, warm-up and each round end."""
 
     pretrain_end: int
     warmup_end: int
@@ -289,5 +289,5 @@ class Rounds:
 
     @property
     def num_fixing(self) -> int:
-        """Passes after pretraining."""
+        """Forward after pretraining."""
         return self.ends[-1] - self.pretrain_end

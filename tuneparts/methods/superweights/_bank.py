@@ -21,7 +21,7 @@ from tuneparts.methods.superweights._clusters import Layer
 from tuneparts.methods.superweights._similarity import members_of
 from tuneparts.methods.superweights._ties import Ties
 from tuneparts.methods.superweights.config import Initialisation
-from tuneparts.models.surgery import give_up
+from tuneparts.nets.surgery import give_up
 from tuneparts.training.members import NetMembers
 
 

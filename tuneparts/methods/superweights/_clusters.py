@@ -27,7 +27,7 @@ from torch import nn
 
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.superweights._similarity import Labels, Similarity, members_of, numbered
-from tuneparts.models.surgery import tied_names
+from tuneparts.nets.surgery import tied_names
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from tuneparts.methods.superweights._allocation import SharingPlan, least_weight
 from tuneparts.methods.superweights._bank import SuperweightMembers, TemplateBank
 from tuneparts.methods.superweights._similarity import GradientSums, Labels, Similarity
 from tuneparts.methods.superweights._ties import Ties
-from tuneparts.methods.superweights.config import SuperweightsConfig, _SharingStage
+from tuneparts.methods.superweights.config import SuperWeights, _SharingStage
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import Step
 from tuneparts.training.members import NetMembersLearner
@@ -38,12 +38,12 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
     For each member, `shared` names the layers that share; it is all but the last one if None.
     """
 
-    config: SuperweightsConfig
+    config: SuperWeights
     model: SuperweightMembers
 
     def __init__(
         self,
-        config: SuperweightsConfig,
+        config: SuperWeights,
         context: Context,
         shared: Sequence[Sequence[str]] | None = None,
     ) -> None:
@@ -75,12 +75,12 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
 
     @property
     def stage(self) -> _SharingStage:
-        """Stage of the next pass."""
-        return self.timetable.at(self.passes)
+        """Stage of the next step."""
+        return self.timetable.at(self.steps)
 
     @property
     def progress(self) -> float:
-        return self.timetable.progress(self.passes)
+        return self.timetable.progress(self.steps)
 
     def step(self) -> Step:
         stage, times = self.stage, self.timetable
@@ -89,12 +89,12 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
         loss, gradients = self.model.layer_gradients(
             *self.next_batch(), loss=self.training_loss, norms=self.config.stages.norms
         )
-        self._sums.add(gradients, half=self.passes % 2)
-        if stage is _SharingStage.COMPARE_LAYERS and self.passes + 1 == times.compare_layers:
+        self._sums.add(gradients, half=self.steps % 2)
+        if stage is _SharingStage.COMPARE_LAYERS and self.steps + 1 == times.compare_layers:
             self._form_clusters()
-        if stage is _SharingStage.COMPARE_USES and self.passes + 1 == times.compare_uses:
+        if stage is _SharingStage.COMPARE_USES and self.steps + 1 == times.compare_uses:
             self._untie()
-        return Step(passes=1, losses={"train/loss": loss})
+        return Step(cost=1, losses={"train/loss": loss})
 
     def evaluate(self) -> dict[str, float]:
         plan = self.model.bank.plan

@@ -27,7 +27,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.methods.superweights._bank import BankMembers, WeightBank
 from tuneparts.methods.superweights._clusters import Layer, depth_bins, largest_member, layers_of
 from tuneparts.methods.superweights._similarity import Labels, members_of
-from tuneparts.methods.superweights.config import MAX_TEMPLATES, SsnConfig
+from tuneparts.methods.superweights.config import MAX_TEMPLATES, Ssn
 from tuneparts.training.learner import Context
 from tuneparts.training.members import NetMembersLearner
 
@@ -199,11 +199,11 @@ def _initial(
 class SsnLearner(NetMembersLearner):
     """Minimises the sum of the members' losses; coefficients are not decayed."""
 
-    config: SsnConfig
+    config: Ssn
     model: BankMembers
     bank: FlatBank
 
-    def __init__(self, config: SsnConfig, context: Context) -> None:
+    def __init__(self, config: Ssn, context: Context) -> None:
         super().__init__(config, context)
         nets, flops = self.initial_nets(config.members)
         layers = [layer for member, net in enumerate(nets) for layer in layers_of(net, member)]

@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from tuneparts.core.config import Config
-from tuneparts.models import Net
-from tuneparts.training.config import MembersConfig
+from tuneparts.nets import Net
+from tuneparts.training.config import EnsembleMethod
 
 ChainKind = Literal["growth", "envelope"]
 """Sorting by size is no order on (out, in). `growth` crops rows or columns where the next shape has
@@ -61,7 +61,7 @@ class SharingConfig(Config):
 
 
 class StagesConfig(Config):
-    """Length of each stage, as a fraction of the passes."""
+    """Length of each stage, as a fraction of the steps."""
 
     search: float = Field(default=0.1, gt=0, lt=1)
     """Training before clusters are learnt; its weights are thrown away."""
@@ -75,7 +75,7 @@ class StagesConfig(Config):
 
 
 class _SharingStage(StrEnum):
-    """What the next pass does."""
+    """What the next step does."""
 
     SEARCH = "search"
     """Train with one coefficient vector per slot: hard sharing."""
@@ -90,7 +90,7 @@ class _SharingStage(StrEnum):
 
 
 class Timetable(NamedTuple):
-    """Passes at which the stages end."""
+    """Forward at which the stages end."""
 
     search: int
     compare_layers: int
@@ -98,22 +98,22 @@ class Timetable(NamedTuple):
     compare_uses: int
     finish: int
 
-    def at(self, passes: int) -> _SharingStage:
-        """Return the stage of the pass that follows after this many."""
-        return list(_SharingStage)[sum(passes >= end for end in self[:-1])]
+    def at(self, steps: int) -> _SharingStage:
+        """Return the stage of the step that follows after this many."""
+        return list(_SharingStage)[sum(steps >= end for end in self[:-1])]
 
     @property
     def trained(self) -> int:
-        """Passes that train the weights which are kept: all but the search and the comparisons."""
+        """Forward that train the weights which are kept: all but the search and the comparisons."""
         return self.finish - self.compare_layers - (self.compare_uses - self.train)
 
-    def progress(self, passes: int) -> float:
+    def progress(self, steps: int) -> float:
         """Return the fraction of the learning rate schedule, which the new start begins again."""
         start = self.compare_layers
-        return (passes if passes < start else passes - start) / (self.finish - start)
+        return (steps if steps < start else steps - start) / (self.finish - start)
 
 
-class SuperweightsConfig(MembersConfig):
+class SuperWeights(EnsembleMethod):
     """Several nets from one budget; a single member makes it parameter allocation search."""
 
     method: Literal["superweights"] = "superweights"
@@ -131,16 +131,16 @@ class SuperweightsConfig(MembersConfig):
     @model_validator(mode="after")
     def _check_time_to_train(self) -> Self:
         taken = self.timetable.compare_uses
-        if taken >= self.passes:
+        if taken >= self.steps:
             raise ValueError(
-                f"the stages before the last must leave it a pass, but take {taken} of "
-                f"{self.passes} passes; give more passes, or shorten `stages`"
+                f"the stages before the last must leave it a step, but take {taken} of "
+                f"{self.steps} steps; give more steps, or shorten `stages`"
             )
         return self
 
     @property
     def timetable(self) -> Timetable:
-        """Passes at which the stages of this run end; each that takes place has at least one."""
+        """Forward at which the stages of this run end; each that takes place has at least one."""
         sharing, stages = self.sharing, self.stages
         learns = sharing.clusters != "depth"
         has_ties = sharing.coefficients == "shared" or (
@@ -149,17 +149,17 @@ class SuperweightsConfig(MembersConfig):
         unties = has_ties and sharing.beta is not None
 
         def share(fraction: float, takes_place: bool) -> int:
-            return max(1, round(fraction * self.passes)) if takes_place else 0
+            return max(1, round(fraction * self.steps)) if takes_place else 0
 
         searched = share(stages.search, learns)
         looked = share(stages.analysis, learns)
         compared = searched + (min(looked, 1) if sharing.scope == "released" else looked)
         trained = compared + share(stages.untie, unties)
         untied = trained + share(stages.analysis, unties)
-        return Timetable(searched, compared, trained, untied, self.passes)
+        return Timetable(searched, compared, trained, untied, self.steps)
 
 
-class SsnConfig(MembersConfig):
+class Ssn(EnsembleMethod):
     """Several nets whose layers read from banks of weights; a single one shares within itself."""
 
     method: Literal["ssn"] = "ssn"

@@ -19,12 +19,12 @@ from tuneparts.data.own import Arrays, given_inputs, given_task
 from tuneparts.data.task import Task
 from tuneparts.methods.superweights._allocation import ShortBudgetError
 from tuneparts.methods.superweights._learner import SuperweightsLearner
-from tuneparts.methods.superweights.config import SuperweightsConfig
-from tuneparts.models import GivenNet
-from tuneparts.models.layers import NORMS, names_of
-from tuneparts.models.sizes import count_flops, count_parameters
-from tuneparts.models.surgery import reweighted
-from tuneparts.models.survey import PROBE, check_logits, copied, outputs, takeable
+from tuneparts.methods.superweights.config import SuperWeights
+from tuneparts.nets import GivenNet
+from tuneparts.nets.layers import NORMS, names_of
+from tuneparts.nets.sizes import count_flops, count_parameters
+from tuneparts.nets.surgery import reweighted
+from tuneparts.nets.survey import PROBE, check_logits, copied, outputs, takeable
 from tuneparts.training.learner import Context
 from tuneparts.training.process import threads_for
 from tuneparts.training.progress import Report, run_through
@@ -169,14 +169,14 @@ def fit(
         seed: of templates, the function's initialisation, batches and augmentation.
         device: where to train; that of the first net if None.
         report: called with the metrics of each interval; a terminal shows a bar if None.
-        fields: those of `SuperweightsConfig`, such as `passes`, `sharing`, `optimiser`.
+        fields: those of `SuperWeights`, such as `steps`, `sharing`, `optimiser`.
 
     Example:
         >>> x = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
         >>> y = (x[:, 0] > 0).long()
         >>> def build():
         ...     return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
-        >>> ensemble = fit(build, x, y, members=3, budget=64, passes=30, batch_size=20)
+        >>> ensemble = fit(build, x, y, members=3, budget=64, steps=30, batch_size=20)
         >>> ensemble.sizes.templates, ensemble.predict(x).shape
         (64, torch.Size([40, 2]))
     """
@@ -194,7 +194,7 @@ def fit(
             raise ConfigError(_with_unshared("Templates have no room.", budget, unshared))
         allocation["budget"] = budget - total if is_positive else budget
     given = tuple(GivenNet(partial(deepcopy, net)) for net in own)
-    config = parse(SuperweightsConfig, {**fields, "allocation": allocation, "members": given})
+    config = parse(SuperWeights, {**fields, "allocation": allocation, "members": given})
     at = torch.device(device or home)
     threads = threads_for(own, task.in_shape, config.batch_size, at)
     with threads, seeding.isolated(seed, "given nets"):
@@ -205,7 +205,7 @@ def fit(
             if budget is None or not total:
                 raise
             raise ConfigError(_with_unshared(str(error), budget, unshared)) from None
-        history = run_through(learner, what="superweights", passes=config.passes, report=report)
+        history = run_through(learner, what="superweights", steps=config.steps, report=report)
     for member, net in enumerate(own):  # which have their parameters in the order that was given
         net.to(at).eval().load_state_dict(learner.model.plain(member).state_dict())
     shared = count_parameters(learner.model.bank)

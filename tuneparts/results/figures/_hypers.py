@@ -1,4 +1,4 @@
-"""Figures of hypers: their paths over passes, their values against a score, and what they do.
+"""Figures of hypers: their paths over steps, their values against a score, and what they do.
 
 `projections` has the panels of Mlodozeniec et al. (2023, Figure 9): small marks are trials of arms
 that draw many; large ones are arms with one trial per seed, with the path that led there where
@@ -25,11 +25,11 @@ _GREY = "#7f868d"
 
 
 def hypers(run_data: RunData) -> Drawing | Note:
-    """Draw the hypers of the selected trials over passes, a panel per hyper and a line per seed.
+    """Draw the hypers of the selected trials over steps, a panel per hyper and a line per seed.
 
     A value that stays constant was given, not learned, and is drawn dotted.
     """
-    title, metadata = "Hypers over passes", run_data.metadata
+    title, metadata = "Hypers over steps", run_data.metadata
     data = _paths(run_data)
     if data.empty:
         return Note(title, "No selected trial has reported a hyper.")
@@ -46,15 +46,15 @@ def hypers(run_data: RunData) -> Drawing | Note:
             name = f"{canvas.styles[arm].name}, seed {seed}, {label(metric)}"
             look: Look = {"width": 2, "size": 7, "marker": {"maxdisplayed": 6}}
             look |= {"line": {"dash": "dot"}} if is_given else {}
-            look["hover"] = f"{name}: %{{y:.3f}}<br>%{{x}} passes"
-            canvas.add(arm, line["passes"], line["value"], panel=panel, **look)
-        canvas.counts_axis("passes", own["passes"], panel=panel)
+            look["hover"] = f"{name}: %{{y:.3f}}<br>%{{x}} steps"
+            canvas.add(arm, line["steps"], line["value"], panel=panel, **look)
+        canvas.counts_axis("steps", own["steps"], panel=panel)
         canvas.y_axis(schema.lookup(stem).unit or schema.lookup(stem).meaning, panel=panel)
         if stem in metadata.truth:
             _add_truth(canvas, panel, metadata.truth[stem], y=metadata.truth[stem])
     units = ", ".join(f"{label(stem)}: {schema.lookup(stem).meaning}" for stem in shown)
     caption = (
-        "Hypers of the selected trials against their own passes, a line per seed; dotted where "
+        "Hypers of the selected trials against their own steps, a line per seed; dotted where "
         f"the value was given and stays; not drawn where it is a leader's. {units}."
     )
     caption += _notes(run_data, len(stems))
@@ -68,12 +68,12 @@ def _paths(run_data: RunData) -> pd.DataFrame:
     metrics = sorted(name for name in names if name.startswith("hyper/"))
     metrics.sort(key=lambda name: list(schema.METRICS).index(schema.lookup(name).name))
     rows = [run_data.paths(metric).assign(panel=schema.lookup(metric).name) for metric in metrics]
-    columns = ["arm", "seed", "metric", "passes", "value", "panel"]
+    columns = ["arm", "seed", "metric", "steps", "value", "panel"]
     if not rows:
         return pd.DataFrame(columns=columns)
-    data = pd.concat(rows).rename(columns={"step": "passes"})
+    data = pd.concat(rows).rename(columns={"step": "steps"})
     ranks = data.assign(rank=data["arm"].map(order), turn=data["metric"].map(metrics.index))
-    return ranks.sort_values(["turn", "rank", "seed", "passes"])[columns].reset_index(drop=True)
+    return ranks.sort_values(["turn", "rank", "seed", "steps"])[columns].reset_index(drop=True)
 
 
 def projections(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:

@@ -234,7 +234,7 @@ def sent(run_data: RunData, metric: str, window: int) -> pd.DataFrame:
     Columns: arm, seed, report (number of the evaluation), bytes (leaders included), value. An arm
     with one trial per seed has the mean of its last `window` evaluations as value.
     """
-    found = curves(run_data, metric, "communication/total").rename(columns={"passes": "bytes"})
+    found = curves(run_data, metric, "communication/total").rename(columns={"steps": "bytes"})
     found = found[found["bytes"] > 0]
     groups = found.groupby(["arm", "seed"], sort=False)["value"]
     smooth = groups.transform(lambda own: own.rolling(window, min_periods=1).mean())

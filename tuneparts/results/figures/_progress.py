@@ -1,4 +1,4 @@
-"""Figures over cost: how good each arm is after so many passes, trials or bytes.
+"""Figures over cost: how good each arm is after so many steps, trials or bytes.
 
 An arm with one trial per seed shows the score along that trial. An arm that selects shows the
 score of the best trial so far by validation, after each finished trial, as if the trials of a
@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from tuneparts.core import schema, seeding
-from tuneparts.core.glossary import PASS_IN_SHORT
+from tuneparts.core.glossary import STEP_IN_SHORT
 from tuneparts.results.figures._style import arm_styles, focus_note, in_focus
 from tuneparts.results.figures.drawing import Drawing, Look, Note, _Canvas, _spelled, means
 from tuneparts.results.run_data import RunData
@@ -27,23 +27,23 @@ from tuneparts.search.card import ArmCard
 MOST_TRIALS = 40
 """Trials that `trials` draws of each arm, the newest; more lines than that are one blot."""
 _MAX_PANELS = 8
-_PASSES = "cost/passes"
+_STEPS = "cost/steps"
 _BEST_OF_N = "Expected best of n trials"
 _SCHEDULES = "Schedules that populations found"
 
 
 def accuracy(
-    run_data: RunData, metric: str = "test/accuracy", cost: str = _PASSES
+    run_data: RunData, metric: str = "test/accuracy", cost: str = _STEPS
 ) -> Drawing | Note:
     """Draw a metric against cumulative cost: mean over seeds, band of one standard error.
 
-    The cost is passes, or `cost/seconds` of the machine that the run ran on.
+    The cost is steps, or `cost/seconds` of the machine that the run ran on.
     """
     metadata = run_data.metadata
     data = over_seeds(curves(run_data, metric, cost))
-    spent = "passes" if cost == _PASSES else label(cost)
-    is_usual = (metric, cost) == ("test/accuracy", _PASSES)
-    title = "Accuracy against passes" if is_usual else f"{label(metric)} against {spent}"
+    spent = "steps" if cost == _STEPS else label(cost)
+    is_usual = (metric, cost) == ("test/accuracy", _STEPS)
+    title = "Accuracy against steps" if is_usual else f"{label(metric)} against {spent}"
     if data.empty:
         return Note(title, f"No selected trial has reported {metric} yet.")
     canvas = _Canvas(metadata)
@@ -51,15 +51,15 @@ def accuracy(
         shape = step_shape(metadata.arm(arm))
         band, bounds = own.dropna(subset=["se"]), schema.lookup(metric).bounded(-math.inf, math.inf)
         edges = [(band["mean"] + sign * band["se"]).clip(*bounds) for sign in (1, -1)]
-        canvas.band(arm, band["passes"], edges, shape=shape)
-        canvas.add(arm, own["passes"], own["mean"], size=7, line={"shape": shape})
-    canvas.counts_axis(spent, data["passes"])
+        canvas.band(arm, band["steps"], edges, shape=shape)
+        canvas.add(arm, own["steps"], own["mean"], size=7, line={"shape": shape})
+    canvas.counts_axis(spent, data["steps"])
     canvas.y_axis(label(metric, arrow=True))
-    caption = f"{_spelled(metric)} against passes ({PASS_IN_SHORT}): mean over seeds, band one "
-    caption += "standard error." + cost_note(run_data, "passes") + focus_note(metadata)
-    if cost != _PASSES:
+    caption = f"{_spelled(metric)} against steps ({STEP_IN_SHORT}): mean over seeds, band one "
+    caption += "standard error." + cost_note(run_data, "steps") + focus_note(metadata)
+    if cost != _STEPS:
         machine = metadata.environment.get("machine", "a machine that is not recorded")
-        caption += f" By {spent} instead of passes, on {machine}."
+        caption += f" By {spent} instead of steps, on {machine}."
     return Drawing(title, canvas.figure, caption, data)
 
 
@@ -79,15 +79,15 @@ def step_shape(arm: ArmCard) -> str:
     return "hv" if arm.trials_per_seed > 1 else "linear"
 
 
-def curves(run_data: RunData, metric: str, cost: str = _PASSES) -> pd.DataFrame:
+def curves(run_data: RunData, metric: str, cost: str = _STEPS) -> pd.DataFrame:
     """Return the score of each seed after so much cost, with a row wherever it changes.
 
-    Columns: arm, seed, passes (or the other cost; cumulative, leaders included), value.
+    Columns: arm, seed, steps (or the other cost; cumulative, leaders included), value.
     """
     rows, trials = [], run_data.trials
     paths = run_data.paths(metric).dropna(subset=["value"])
     paths = paths.assign(spent=paths["step"])
-    if cost != _PASSES:
+    if cost != _STEPS:
         costs = run_data.paths(cost)[["trial", "step", "value"]].rename(columns={"value": "spent"})
         paths = paths.drop(columns="spent").merge(costs, on=["trial", "step"])
     ends = run_data.selected
@@ -110,21 +110,21 @@ def curves(run_data: RunData, metric: str, cost: str = _PASSES) -> pd.DataFrame:
                     zip(own["spent"].astype(float), own["value"].astype(float), strict=True)
                 )
             rows += [(arm.name, seed, start + spent, value) for spent, value in points]
-    return pd.DataFrame(rows, columns=["arm", "seed", "passes", "value"])
+    return pd.DataFrame(rows, columns=["arm", "seed", "steps", "value"])
 
 
 def over_seeds(data: pd.DataFrame) -> pd.DataFrame:
     """Average curves over seeds; each seed holds its last value until its next.
 
     A point is drawn from where every seed that has any value has one, so that the mean never
-    changes its seeds on the way. Columns: arm, passes, mean, se, seeds.
+    changes its seeds on the way. Columns: arm, steps, mean, se, seeds.
     """
     whole = []
     for arm, own in data.groupby("arm", sort=False):
-        wide = own.pivot_table(index="passes", columns="seed", values="value", aggfunc="last")
-        held = wide.sort_index().ffill().dropna().reset_index().melt("passes")
-        whole.append(means(held.assign(arm=arm), ["arm", "passes"]))
-    return pd.concat(whole, ignore_index=True) if whole else means(data, ["arm", "passes"])
+        wide = own.pivot_table(index="steps", columns="seed", values="value", aggfunc="last")
+        held = wide.sort_index().ffill().dropna().reset_index().melt("steps")
+        whole.append(means(held.assign(arm=arm), ["arm", "steps"]))
+    return pd.concat(whole, ignore_index=True) if whole else means(data, ["arm", "steps"])
 
 
 def _incumbents(
@@ -158,22 +158,22 @@ def trials(run_data: RunData, metric: str = "") -> Drawing | Note:
         rows = rows.sort_values(["arm", "seed", "index", "step"], kind="stable")
         each = rows.drop_duplicates("trial").sort_values(["time", "trial"], kind="stable")
         rows = rows[rows["trial"].isin(each.groupby("arm")["trial"].tail(MOST_TRIALS))]
-        data = rows.rename(columns={"step": "passes"})[["arm", "trial", "passes", "value"]]
+        data = rows.rename(columns={"step": "steps"})[["arm", "trial", "steps", "value"]]
         data = data.reset_index(drop=True)
     if data.empty:
         return Note(title, f"No trial has reported {metric or 'anything'} yet.")
     canvas = _Canvas(metadata)
     for arm, own in canvas.arms(data):
-        places: dict[str, list[Any]] = {"passes": [], "value": [], "trial": []}
+        places: dict[str, list[Any]] = {"steps": [], "value": [], "trial": []}
         for _, line in own.groupby("trial", sort=False):
             for name, values in places.items():
                 values += [*line[name].tolist(), None]  # a gap between two trials
         x, y, text = places.values()
-        hover = "%{text}: %{y:.4f} at %{x} passes"
+        hover = "%{text}: %{y:.4f} at %{x} steps"
         canvas.add(arm, x, y, width=1.5, size=5, hover=hover, text=text, opacity=0.75)
-    canvas.counts_axis("passes", data["passes"])
+    canvas.counts_axis("steps", data["steps"])
     canvas.y_axis(label(metric, arrow=True))
-    caption = f"{label(metric).capitalize()} of each trial against its own passes."
+    caption = f"{label(metric).capitalize()} of each trial against its own steps."
     num_left_out = run_data.trials["trial"].nunique() - data["trial"].nunique()
     if num_left_out > 0 and data.groupby("arm")["trial"].nunique().max() == MOST_TRIALS:
         caption += f" The newest {MOST_TRIALS} trials of each arm are drawn."
@@ -193,13 +193,13 @@ def schedule(run_data: RunData) -> Drawing | Note:
     for panel, path in enumerate(paths):
         own = data[data["path"] == path]
         for (arm, seed), line in own.groupby(["arm", "seed"], sort=False):
-            name, passes = canvas.styles[arm].name, line["passes"].tolist()
-            passes.append(max(run_data.metadata.arm(arm).passes, passes[-1]))
+            name, steps = canvas.styles[arm].name, line["steps"].tolist()
+            steps.append(max(run_data.metadata.arm(arm).steps, steps[-1]))
             values = [float(value) for value in line["value"]]
-            hover = f"{name}, seed {seed}: %{{y:.4g}}<br>%{{x}} passes"
+            hover = f"{name}, seed {seed}: %{{y:.4g}}<br>%{{x}} steps"
             look: Look = {"mode": "lines", "width": 2, "line": {"shape": "hv"}, "hover": hover}
-            canvas.add(arm, passes, [*values, values[-1]], panel=panel, **look)
-        canvas.counts_axis("passes", own["passes"], panel=panel)
+            canvas.add(arm, steps, [*values, values[-1]], panel=panel, **look)
+        canvas.counts_axis("steps", own["steps"], panel=panel)
     caption = (
         "Values under which the weights of the selected trials were trained, a line per seed, back "
         "through the trials that they were copied from."
@@ -265,7 +265,7 @@ def _count(row: Mapping[Hashable, Any]) -> str:
 def expected_best(run_data: RunData, metric: str) -> pd.DataFrame:
     """Return the expected score of the best of n trials for each arm that draws independently.
 
-    Columns: arm, n, passes (what n trials cost on average), mean, low, high.
+    Columns: arm, n, steps (what n trials cost on average), mean, low, high.
     """
     rows = []
     for arm in run_data.metadata.arms:
@@ -285,18 +285,18 @@ def expected_best(run_data: RunData, metric: str) -> pd.DataFrame:
             larger_is_better=rule.direction is schema.Direction.UP,
         )
         # Failed and stopped trials are part of what a usable trial costs.
-        each = column(own, _PASSES).sum() / len(scored)
+        each = column(own, _STEPS).sum() / len(scored)
         for n, values in enumerate(zip(mean, low, high, strict=True), start=1):
             rows.append((arm.name, n, n * each, *map(float, values)))
-    return pd.DataFrame(rows, columns=["arm", "n", "passes", "mean", "low", "high"])
+    return pd.DataFrame(rows, columns=["arm", "n", "steps", "mean", "low", "high"])
 
 
 def equivalents(run_data: RunData, metric: str, data: pd.DataFrame) -> pd.DataFrame:
     """Return how many trials of each selecting arm match each arm with one trial per seed.
 
     Arms that follow a selecting one are left out: what they cost holds all of its trials. `data`
-    is that of `expected_best`. Columns: arm, score, own_passes (leaders included), against, trials
-    (NaN when never reached), passes (of that many trials), says, interval.
+    is that of `expected_best`. Columns: arm, score, own_steps (leaders included), against, trials
+    (NaN when never reached), steps (of that many trials), says, interval.
     """
     rows, metadata = [], run_data.metadata
     several = {arm.name for arm in metadata.arms if arm.trials_per_seed > 1}
@@ -309,9 +309,9 @@ def equivalents(run_data: RunData, metric: str, data: pd.DataFrame) -> pd.DataFr
             worth = run_data.worth(arm.name, str(against), metric)
             if worth is None:
                 continue
-            spent = _seed_cost(run_data.trials, paid, _PASSES)
+            spent = _seed_cost(run_data.trials, paid, _STEPS)
             num = float("nan") if worth.trials is None else float(worth.trials)
-            passes = num * float(own["passes"].iloc[0])
-            rows.append((arm.name, score, spent, against, num, passes, worth.says, worth.interval))
-    names = ["arm", "score", "own_passes", "against", "trials", "passes", "says", "interval"]
+            steps = num * float(own["steps"].iloc[0])
+            rows.append((arm.name, score, spent, against, num, steps, worth.says, worth.interval))
+    names = ["arm", "score", "own_steps", "against", "trials", "steps", "says", "interval"]
     return pd.DataFrame(rows, columns=names)

@@ -168,7 +168,7 @@ class _Canvas:
         self.figure.update_yaxes(title_text=title, **options, **self.where(panel))
 
     def counts_axis(self, title: str, counts: Iterable[float], *, panel: int = 0) -> None:
-        """Name an axis of counts, such as passes; logarithmic where they differ over tenfold."""
+        """Name an axis of counts, such as steps; logarithmic where they differ over tenfold."""
         positive = [value for value in counts if value > 0]
         if not positive or max(positive) <= 10 * min(positive):
             self.x_axis(title, panel=panel)

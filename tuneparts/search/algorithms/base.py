@@ -36,11 +36,11 @@ class _Cost:
 
     trials: int
     most: int
-    """Passes that are never exceeded."""
+    """Steps that are never exceeded."""
     expected: int
-    """Passes, for an estimate."""
+    """Steps, for an estimate."""
     sequential: int
-    """Passes that run one after another, however many workers; the queue begins with the most."""
+    """Steps that run one after another, however many workers; the queue begins with the most."""
 
 
 class Algorithm(Named):
@@ -89,7 +89,7 @@ class Algorithm(Named):
     """Whether its first trials are at the points of its arm, which is so where `draw` makes them.
     If not, an arm with points is refused."""
     keeps_first_trials: ClassVar[bool] = False
-    """Whether with more trials the first ones are the same, and run to the same passes. Then
+    """Whether with more trials the first ones are the same, and run to the same steps. Then
     `tuneparts extend` can add trials to a run."""
     replaces_failed: ClassVar[bool] = False
     """Whether a trial whose round failed may go on in the next batch, from the state of a donor."""
@@ -127,9 +127,9 @@ class Algorithm(Named):
 
     def cost(self, arm: "Arm") -> _Cost:
         """What one replicate takes; by default all trials in full, in a chain if adaptive."""
-        trials, passes = self.trials_per_seed(arm.space), arm.config.passes
+        trials, steps = self.trials_per_seed(arm.space), arm.config.steps
         chain = trials if self.is_adaptive else 1
-        return _Cost(trials, trials * passes, trials * passes, chain * passes)
+        return _Cost(trials, trials * steps, trials * steps, chain * steps)
 
     def check(self, arm: "Arm") -> None:
         """Refuse an arm that this algorithm cannot run, with a ValueError; by default none."""
@@ -195,8 +195,8 @@ class GridSearch(Algorithm):
     def cost(self, arm: "Arm") -> _Cost:
         if arm.constraint is None:
             return super().cost(arm)
-        trials, passes = len(self._combinations(arm)), arm.config.passes
-        return _Cost(trials, trials * passes, trials * passes, passes)
+        trials, steps = len(self._combinations(arm)), arm.config.steps
+        return _Cost(trials, trials * steps, trials * steps, steps)
 
     def check(self, arm: "Arm") -> None:
         loose = [path for path, dim in arm.space.items() if not dim.grid()]
@@ -237,12 +237,12 @@ def whole_trial(arm: "Arm", *, seed: int, index: int, values: Mapping[str, Any])
     return Segment(
         trial=TrialId(arm.name, seed, index),
         config=config.model_dump(mode="json") | ({"data": changes} if changes else {}),
-        until=config.passes,
+        until=config.steps,
     )
 
 
 def _stretch(
     whole: Segment, *, number: int, bounds: tuple[int, int], donor: TrialId | None = None
 ) -> Segment:
-    """Cut a round out of a whole trial, between two numbers of passes, from a donor's state."""
+    """Cut a round out of a whole trial, between two numbers of steps, from a donor's state."""
     return dataclasses.replace(whole, round=number, start=bounds[0], until=bounds[1], donor=donor)

@@ -28,35 +28,35 @@ from tuneparts.search.events import TrialId
 from tuneparts.search.segment import ANY, Batch, Segment
 
 _Judge: TypeAlias = Callable[[Sequence[float], int], bool]
-"""Whether a trial passes a level, given its rewards (scores where larger is better) at this level
+"""Whether a trial steps a level, given its rewards (scores where larger is better) at this level
 and those before, and its index. It is called once a trial, and remembers those that it judged."""
 
 
 class _Rungs(Algorithm):
-    """Trials that compete at rungs: after m, m r, m r^2, ... passes, and the full budget."""
+    """Trials that compete at rungs: after m, m r, m r^2, ... steps, and the full budget."""
 
     is_adaptive = True
     takes_points = True
 
     num_trials: int = Field(gt=0)
-    min_passes: int = Field(gt=0)
-    """Passes of the first rung, m."""
+    min_steps: int = Field(gt=0)
+    """Steps of the first rung, m."""
     reduction: int = Field(default=4, ge=2)
     """Reduction factor r: the best 1/r of a rung continue, to a rung r times longer."""
 
     def check(self, arm: Arm) -> None:
-        if self.min_passes % arm.config.interval:
+        if self.min_steps % arm.config.interval:
             raise ValueError(
-                f"`min_passes` = {self.min_passes}: `min_passes % interval == 0` must hold, but "
+                f"`min_steps` = {self.min_steps}: `min_steps % interval == 0` must hold, but "
                 f"`interval` = {arm.config.interval}"
             )
 
     def _levels(self, arm: Arm) -> list[int]:
         """The budgets at which trials are compared: m, m r, m r^2, ... and the full one."""
         factors = itertools.repeat(self.reduction)
-        levels = itertools.accumulate(factors, int.__mul__, initial=self.min_passes)
-        passes = arm.config.passes
-        return [*itertools.takewhile(lambda level: level < passes, levels), passes]
+        levels = itertools.accumulate(factors, int.__mul__, initial=self.min_steps)
+        steps = arm.config.steps
+        return [*itertools.takewhile(lambda level: level < steps, levels), steps]
 
 
 class SuccessiveHalving(_Rungs):
@@ -72,7 +72,7 @@ class SuccessiveHalving(_Rungs):
             counts = _sizes(len(own), reduction=self.reduction, num_rungs=len(levels))
             lengths = (end - start for start, end in itertools.pairwise([0, *levels]))
             spent += sum(map(int.__mul__, counts, lengths))
-        return _Cost(self.num_trials, spent, spent, arm.config.passes)
+        return _Cost(self.num_trials, spent, spent, arm.config.steps)
 
     def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
         sign = 1.0 if metric.better(1.0, 0.0) else -1.0
@@ -152,8 +152,8 @@ class Asha(_Rungs, _Timed):
         for start, end in itertools.pairwise([0, *self._levels(arm)]):
             spent += alive * (end - start)
             alive = _expected_to_pass(alive, self.reduction)
-        passes = arm.config.passes
-        return _Cost(self.num_trials, self.num_trials * passes, round(spent), passes)
+        steps = arm.config.steps
+        return _Cost(self.num_trials, self.num_trials * steps, round(spent), steps)
 
     def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
         trials = _drawn_trials(arm, seed, range(self.num_trials))
@@ -272,7 +272,7 @@ def _judged(
 class Rung:
     """Judges the trials that arrive at a rung, one after the other (Li et al. 2020).
 
-    The first passes, and others not below the (1 - 1/r) quantile, interpolated, of those before.
+    The first steps, and others not below the (1 - 1/r) quantile, interpolated, of those before.
     """
 
     def __init__(self, reduction: int) -> None:
@@ -281,9 +281,9 @@ class Rung:
 
     def __call__(self, rewards: Sequence[float], index: int = 0) -> bool:  # noqa: ARG002
         reward = rewards[-1]
-        passes = not self._before or bool(reward >= np.percentile(self._before, self._percent))
+        steps = not self._before or bool(reward >= np.percentile(self._before, self._percent))
         self._before.append(reward)
-        return passes
+        return steps
 
 
 @cache
@@ -291,7 +291,7 @@ def _expected_to_pass(count: float, reduction: int) -> float:
     """How many of so many trials pass a rung on average, when scores come in no order.
 
     A new score falls into each of the k + 1 gaps between the k before it equally often, and
-    passes in about k - (1 - 1/r)(k - 1) of them.
+    steps in about k - (1 - 1/r)(k - 1) of them.
     """
     quantile = 1 - 1 / reduction
     gaps = [(k - quantile * (k - 1)) / (k + 1) for k in range(1, max(1, round(count)))]

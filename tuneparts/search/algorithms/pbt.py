@@ -48,20 +48,20 @@ class Pbt(Algorithm):
         return self.population
 
     def cost(self, arm: Arm) -> _Cost:
-        return dataclasses.replace(super().cost(arm), sequential=arm.config.passes)
+        return dataclasses.replace(super().cost(arm), sequential=arm.config.steps)
 
     def check(self, arm: Arm) -> None:
         steps = self.num_rounds * arm.config.interval
-        if arm.config.passes % steps:
+        if arm.config.steps % steps:
             raise ValueError(
-                f"`passes` = {arm.config.passes}: a round is a whole number of intervals, so "
-                f"`passes % (num_rounds * interval) == 0` must hold, but that is {steps}"
+                f"`steps` = {arm.config.steps}: a round is a whole number of intervals, so "
+                f"`steps % (num_rounds * interval) == 0` must hold, but that is {steps}"
             )
 
     def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
         values = {i: draw(arm, seed, i) for i in range(self.population)}
         donors: dict[int, int] = {}
-        length = arm.config.passes // self.num_rounds
+        length = arm.config.steps // self.num_rounds
         for number in range(self.num_rounds):
             bounds = (number * length, (number + 1) * length)
             segments = {}

@@ -92,7 +92,7 @@ class Sampled(_Timed):
 
     def cost(self, arm: Arm) -> _Cost:
         rounds = math.ceil(self.num_trials / (self.window or _USUAL_WINDOW))
-        return dataclasses.replace(super().cost(arm), sequential=rounds * arm.config.passes)
+        return dataclasses.replace(super().cost(arm), sequential=rounds * arm.config.steps)
 
     def for_width(self, width: int) -> Self:
         """What it is where so many of its trials run at once; asked once, when a run begins."""
@@ -194,7 +194,7 @@ class Tpe(OptunaSearch):
 
 
 class Pruned(_Timed):
-    """Random trials that a pruner of Optuna judges every so many passes.
+    """Random trials that a pruner of Optuna judges every so many steps.
 
     At each point a pruner sees a study of Optuna whose trials last that long: those that were
     judged there before are complete, those that were stopped earlier are pruned. With exact timing
@@ -211,7 +211,7 @@ class Pruned(_Timed):
 
     num_trials: int = Field(gt=0)
     every: int = Field(gt=0)
-    """Passes from one judgement to the next; the steps of Optuna are passes."""
+    """Steps from one judgement to the next; the steps of Optuna are steps."""
     pruner: str = "median"
     """`median`, `percentile`, `patient`, `threshold`, `wilcoxon`; or the import path
     `package.module:name` of a pruner's class, or of a function that makes one."""
@@ -220,7 +220,7 @@ class Pruned(_Timed):
     `n_warmup_steps`, `percentile`."""
 
     def cost(self, arm: Arm) -> _Cost:
-        return dataclasses.replace(super().cost(arm), sequential=arm.config.passes)
+        return dataclasses.replace(super().cost(arm), sequential=arm.config.steps)
 
     def check(self, arm: Arm) -> None:
         if self.every % arm.config.interval:
@@ -233,14 +233,14 @@ class Pruned(_Timed):
 
     def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
         trials = _drawn_trials(arm, seed, range(self.num_trials))
-        levels = [*range(self.every, arm.config.passes, self.every), arm.config.passes]
+        levels = [*range(self.every, arm.config.steps, self.every), arm.config.steps]
         last: dict[int, FrozenTrial] = {}
         points = [_Point(self, levels[:place], metric, last) for place in range(1, len(levels))]
         yield from _judged(trials, levels, points, metric, is_free=self.is_free)
 
 
 class _Point:
-    """Judges the trials that arrive at one number of passes, by a pruner and a study of its own.
+    """Judges the trials that arrive at one number of steps, by a pruner and a study of its own.
 
     `steps` are the points up to this one; `last` has trials by index as they were last judged.
     """

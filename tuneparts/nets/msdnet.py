@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from tuneparts.models import MsdNet
-from tuneparts.models.layers import _kaiming_normal
+from tuneparts.nets import MsdNet
+from tuneparts.nets.layers import _kaiming_normal
 
 _REDUCTION = 0.5
 """Share of the channels that stays where a scale is dropped."""

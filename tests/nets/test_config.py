@@ -10,8 +10,8 @@ from torch import nn
 
 from tuneparts.core.config import Config, parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.baselines.config import StandardConfig
-from tuneparts.models import (
+from tuneparts.methods.baselines.config import Standard
+from tuneparts.nets import (
     NETS,
     FixupResNet,
     Imagenet,
@@ -172,7 +172,7 @@ def test_the_check_of_a_net_leaves_no_trace() -> None:
     assert net.training
     assert net.norm.num_batches_tracked == 0
     before = torch.get_rng_state()
-    check_own_nets(StandardConfig(net=Perceptron), (3,), 2)
+    check_own_nets(Standard(net=Perceptron), (3,), 2)
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -220,4 +220,4 @@ def test_what_cannot_be_built_in_a_worker_is_refused(value, law: str) -> None:
 )
 def test_a_net_that_does_not_fit_the_data_is_refused(builder, law: str) -> None:
     with pytest.raises(ConfigError, match=law):
-        check_own_nets(StandardConfig(net=builder), (3,), 4)
+        check_own_nets(Standard(net=builder), (3,), 4)

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from tuneparts.models import DigitsCnn, FixupResNet, Mlp, ResNet18, WideResNet
-from tuneparts.models.survey import _is_quicker, channels_last, lay_out
+from tuneparts.nets import DigitsCnn, FixupResNet, Mlp, ResNet18, WideResNet
+from tuneparts.nets.survey import _is_quicker, channels_last, lay_out
 
 CPU = torch.device("cpu")
 LAST = torch.channels_last

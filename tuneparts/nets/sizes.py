@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from tuneparts.models.surgery import reweighted
+from tuneparts.nets.surgery import reweighted
 
 
 def count_parameters(net: nn.Module) -> int:

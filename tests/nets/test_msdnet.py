@@ -12,9 +12,9 @@ from tuneparts.core import seeding
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.ensembles._msdnet import exit_flops
-from tuneparts.models import MsdNet
-from tuneparts.models.msdnet import MultiScaleDense
-from tuneparts.models.sizes import count_parameters, shape_of_one, shapes_of
+from tuneparts.nets import MsdNet
+from tuneparts.nets.msdnet import MultiScaleDense
+from tuneparts.nets.sizes import count_parameters, shape_of_one, shapes_of
 
 SMALL = MsdNet(exits=4, base=2, step=1, channels=4, growth=2, exit_channels=8)
 

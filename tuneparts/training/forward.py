@@ -18,8 +18,8 @@ from tuneparts.training.config import Runtime
 Net = Callable[[Tensor], Tensor]
 
 
-class Passes:
-    """The training passes of one learner."""
+class Forward:
+    """How the training steps of one learner call its nets."""
 
     def __init__(self, runtime: Runtime, device: torch.device) -> None:
         self.runtime = runtime
@@ -43,12 +43,12 @@ class Passes:
         return self._compiled[id(net)][1]
 
 
-_current: ContextVar[Passes | None] = ContextVar("tuneparts_passes", default=None)
+_current: ContextVar[Forward | None] = ContextVar("tuneparts_forward", default=None)
 
 
 @contextmanager
-def _set(passes: Passes | None) -> Iterator[None]:
-    token = _current.set(passes)
+def _set(forward: Forward | None) -> Iterator[None]:
+    token = _current.set(forward)
     try:
         yield
     finally:
@@ -61,23 +61,23 @@ def run(net: Net, x: Tensor, *, exactly: bool = False) -> Tensor:
     If `exactly`, in float32 and not compiled, as hyper steps are.
     """
     ran_elsewhere()
-    passes = _current.get()
-    if passes is None or exactly:
+    forward = _current.get()
+    if forward is None or exactly:
         return net(x)
-    if passes.runtime.compile:
-        net = passes.compiled(net)
-    if passes.runtime.precision != "bf16":
+    if forward.runtime.compile:
+        net = forward.compiled(net)
+    if forward.runtime.precision != "bf16":
         return net(x)
-    with torch.autocast(passes.device.type, dtype=torch.bfloat16):
+    with torch.autocast(forward.device.type, dtype=torch.bfloat16):
         outputs = net(x)
     return outputs.float()
 
 
 def ran_elsewhere() -> None:
     """Say that nets of the present step were called in another process, or in an earlier trial."""
-    passes = _current.get()
-    if passes is not None:
-        passes.has_run = True
+    forward = _current.get()
+    if forward is not None:
+        forward.has_run = True
 
 
 def as_outside() -> AbstractContextManager[None]:

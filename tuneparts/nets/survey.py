@@ -25,7 +25,7 @@ again, for batches of 8 and of 32."""
 _FEWEST = 8
 """Input channels below which the gradient of a strided 1 x 1 convolution, pixel by pixel, writes
 beyond its memory on CPUs without AVX-512: torch 2.13 with oneDNN 3.12."""
-_KEEP_ORDER = ("torch.nn.", "torchvision.", "tuneparts.models.", "tuneparts.hypers.")
+_KEEP_ORDER = ("torch.nn.", "torchvision.", "tuneparts.nets.", "tuneparts.hypers.")
 
 
 def lay_out(
@@ -90,7 +90,7 @@ def _reorder_first(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
 PROBE = 8
 """Examples that a net is run on."""
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_KNOWN = ("torch.nn.", "tuneparts.models.", "tuneparts.hypers.")
+_KNOWN = ("torch.nn.", "tuneparts.nets.", "tuneparts.hypers.")
 _RANDOM = (_DropoutNd, nn.RReLU, nn.MultiheadAttention, nn.RNNBase, nn.FractionalMaxPool2d)
 
 Lend = Callable[[nn.Module, Mapping[str, Tensor]], nn.Module]

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from tuneparts.models import MobileNetV2, NetConfig, WideResNet
-from tuneparts.models.surgery import give_up, reweighted, standalone
+from tuneparts.nets import MobileNetV2, NetConfig, WideResNet
+from tuneparts.nets.surgery import give_up, reweighted, standalone
 
 
 def test_a_given_weight_is_used_and_learns_through_its_source() -> None:

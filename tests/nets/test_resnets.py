@@ -6,9 +6,9 @@ from torch import nn
 from torch.nn.functional import avg_pool2d, batch_norm, conv2d, pad, relu
 
 from tuneparts.core import _torchvision, seeding
-from tuneparts.models import FixupResNet, MobileNetV2, ResNet18, WideResNet
-from tuneparts.models._resnets import FixupBlock, PreActivationBlock
-from tuneparts.models.layers import SCALARS, Bias, ScalarMultiplier, _PaddedShortcut, names_of
+from tuneparts.nets import FixupResNet, MobileNetV2, ResNet18, WideResNet
+from tuneparts.nets._resnets import FixupBlock, PreActivationBlock
+from tuneparts.nets.layers import SCALARS, Bias, ScalarMultiplier, _PaddedShortcut, names_of
 
 
 def build(depth: int, planes: int = 16) -> nn.Sequential:

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.models import (
+from tuneparts.nets import (
     NETS,
     DigitsCnn,
     FixupResNet,
@@ -24,8 +24,8 @@ from tuneparts.models import (
     ResNet50Gn,
     WideResNet,
 )
-from tuneparts.models.layers import Bias, ScalarMultiplier
-from tuneparts.models.sizes import count_parameters
+from tuneparts.nets.layers import Bias, ScalarMultiplier
+from tuneparts.nets.sizes import count_parameters
 
 SMALL = [
     Mlp(widths=(16, 8)),

@@ -10,10 +10,10 @@ from torch import nn
 
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.models import Mlp, MnistCnn, WideResNet
-from tuneparts.models.sizes import count_flops, count_parameters
-from tuneparts.models.surgery import reweighted, under_all_names
-from tuneparts.models.survey import check_logits, copied, draws_globally, is_lent, outputs, takeable
+from tuneparts.nets import Mlp, MnistCnn, WideResNet
+from tuneparts.nets.sizes import count_flops, count_parameters
+from tuneparts.nets.surgery import reweighted, under_all_names
+from tuneparts.nets.survey import check_logits, copied, draws_globally, is_lent, outputs, takeable
 
 X = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
 

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, conv2d, gelu, group_norm, linear, max_pool2d, relu
 
 from tuneparts.core import seeding
-from tuneparts.models import DigitsCnn, Mlp, MnistCnn, NetConfig, ResNet9, ResNet50Gn
-from tuneparts.models.layers import _kaiming_normal, _PaddedShortcut
+from tuneparts.nets import DigitsCnn, Mlp, MnistCnn, NetConfig, ResNet9, ResNet50Gn
+from tuneparts.nets.layers import _kaiming_normal, _PaddedShortcut
 
 
 def drawn(*shape: int) -> Tensor:

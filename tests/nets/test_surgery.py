@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.models import MnistCnn, MobileNetV2
-from tuneparts.models.surgery import find, replace
+from tuneparts.nets import MnistCnn, MobileNetV2
+from tuneparts.nets.surgery import find, replace
 
 
 class Marked(nn.Module):

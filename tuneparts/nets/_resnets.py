@@ -24,10 +24,10 @@ from typing import Literal
 import torch
 from torch import nn
 
-from tuneparts import models
+from tuneparts import nets
 from tuneparts.core import _torchvision
 from tuneparts.core.errors import ConfigError
-from tuneparts.models.layers import Bias, ScalarMultiplier, _kaiming_normal, _PaddedShortcut
+from tuneparts.nets.layers import Bias, ScalarMultiplier, _kaiming_normal, _PaddedShortcut
 
 _Layers = OrderedDict[str, nn.Module]
 _Norm = Callable[[int], nn.Module]
@@ -76,7 +76,7 @@ class FixupBlock(nn.Module):
 
 
 def _fixup_resnet(
-    config: models.FixupResNet, in_shape: tuple[int, ...], num_classes: int
+    config: nets.FixupResNet, in_shape: tuple[int, ...], num_classes: int
 ) -> nn.Sequential:
     layers: _Layers = OrderedDict(
         stem=nn.Conv2d(in_shape[0], config.planes, 3, padding=1, bias=False),
@@ -137,7 +137,7 @@ def _activated(norm: nn.Module, x_BCHW: torch.Tensor) -> torch.Tensor:
 
 
 def _wide_resnet(
-    config: models.WideResNet, in_shape: tuple[int, ...], num_classes: int
+    config: nets.WideResNet, in_shape: tuple[int, ...], num_classes: int
 ) -> nn.Sequential:
     widths = [max(1, round(16 * config.width * 2**stage)) for stage in range(3)]
     block = partial(PreActivationBlock, norm=nn.BatchNorm2d, skip=config.skip)
@@ -147,7 +147,7 @@ def _wide_resnet(
 
 
 def _resnet50_gn(
-    config: models.ResNet50Gn, in_shape: tuple[int, ...], num_classes: int
+    config: nets.ResNet50Gn, in_shape: tuple[int, ...], num_classes: int
 ) -> nn.Sequential:
     """Build the TinyImagenet ResNet-50 of Mlodozeniec et al. (2023).
 
@@ -190,9 +190,7 @@ class _BasicBlock(nn.Module):
         return torch.relu(self.norm2(self.conv2(out)) + self.shortcut(x_BCHW))
 
 
-def _resnet18(
-    config: models.ResNet18, in_shape: tuple[int, ...], num_classes: int
-) -> nn.Sequential:
+def _resnet18(config: nets.ResNet18, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
     layers: _Layers = OrderedDict(
         stem=nn.Conv2d(in_shape[0], config.width, 3, padding=1, bias=False),
         stem_norm=nn.BatchNorm2d(config.width),
@@ -243,7 +241,7 @@ class _Multiply(nn.Module):
         return f"factor={self.factor}"
 
 
-def _resnet9(config: models.ResNet9, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
+def _resnet9(config: nets.ResNet9, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:
     """Build the net; weights start at torch's own initialisation, as in the original."""
     width, norm = config.width, partial(nn.GroupNorm, config.groups)
     return nn.Sequential(
@@ -304,7 +302,7 @@ class _InvertedResidual(nn.Module):
 
 
 def _mobilenet_v2(
-    config: models.MobileNetV2, in_shape: tuple[int, ...], num_classes: int
+    config: nets.MobileNetV2, in_shape: tuple[int, ...], num_classes: int
 ) -> nn.Sequential:
     channels = _to_eighths(32 * config.width)
     layers: _Layers = OrderedDict(stem=_conv6(in_shape[0], channels, 3))
@@ -331,14 +329,14 @@ def _to_eighths(channels: float) -> int:
     return nearest + 8 if nearest < 0.9 * channels else nearest
 
 
-def _imagenet(config: models.Imagenet, in_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+def _imagenet(config: nets.Imagenet, in_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     if in_shape[0] != 3:
         raise ConfigError(
             f"`{config.name}` takes images with 3 channels, but got {in_shape[0]}. Use `resnet18` "
             "or `wide_resnet`, which take any number."
         )
     name = config.name.removeprefix("imagenet_")
-    net: nn.Module = _torchvision.load().models.get_model(name, num_classes=num_classes)
+    net: nn.Module = _torchvision.load().nets.get_model(name, num_classes=num_classes)
     for layer in net.modules():
         if isinstance(layer, nn.ReLU):
             layer.inplace = False  # activations may still be read by whoever hooks a layer

@@ -11,8 +11,8 @@ from itertools import pairwise
 
 from torch import nn
 
-from tuneparts.models import DigitsCnn, Mlp, MnistCnn
-from tuneparts.models.layers import _kaiming_uniform
+from tuneparts.nets import DigitsCnn, Mlp, MnistCnn
+from tuneparts.nets.layers import _kaiming_uniform
 
 
 def _mlp(config: Mlp, in_shape: tuple[int, ...], num_classes: int) -> nn.Sequential:

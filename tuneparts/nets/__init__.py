@@ -4,7 +4,7 @@ A config field of type `Net` takes a net's config, a dict with its name, or the 
 one's own is named by what builds it, see `Own`. No torch is imported here.
 
 Example:
-    >>> from tuneparts.models import NETS, Mlp
+    >>> from tuneparts.nets import NETS, Mlp
     >>> net = Mlp(widths=(16,)).build((8,), num_classes=3)
     >>> sorted(NETS)[:3]
     ['digits_cnn', 'fixup_resnet', 'imagenet_densenet161']
@@ -77,7 +77,7 @@ def _check_depth(depth: int, rest: int) -> int:
 class Mlp(NetConfig):
     """Linear layers with an activation and a dropout slot after each but the last."""
 
-    builder = "tuneparts.models.small:_mlp"
+    builder = "tuneparts.nets.small:_mlp"
     least_side = 0
     name: Literal["mlp"] = "mlp"
     widths: tuple[PositiveInt, ...] = (256, 256)
@@ -89,7 +89,7 @@ class Mlp(NetConfig):
 class MnistCnn(NetConfig):
     """Two 5x5 convolutions with pooling, then three linear layers."""
 
-    builder = "tuneparts.models.small:_cnn"
+    builder = "tuneparts.nets.small:_cnn"
     least_side = 4
     name: Literal["mnist_cnn"] = "mnist_cnn"
     channels: tuple[PositiveInt, PositiveInt] = (20, 50)
@@ -101,7 +101,7 @@ class MnistCnn(NetConfig):
 class DigitsCnn(NetConfig):
     """Two 3x3 convolutions with pooling, then two linear layers."""
 
-    builder = "tuneparts.models.small:_cnn"
+    builder = "tuneparts.nets.small:_cnn"
     least_side = 4
     name: Literal["digits_cnn"] = "digits_cnn"
     channels: tuple[PositiveInt, PositiveInt] = (16, 32)
@@ -113,7 +113,7 @@ class DigitsCnn(NetConfig):
 class FixupResNet(NetConfig):
     """FixUp ResNet of depth 8, 14, 20, ..."""
 
-    builder = "tuneparts.models._resnets:_fixup_resnet"
+    builder = "tuneparts.nets._resnets:_fixup_resnet"
     name: Literal["fixup_resnet"] = "fixup_resnet"
     depth: Annotated[int, AfterValidator(partial(_check_depth, rest=2))] = 8
     """Layers with weights: 6n + 2 for n blocks a stage."""
@@ -124,7 +124,7 @@ class FixupResNet(NetConfig):
 class WideResNet(NetConfig):
     """Wide ResNet with BatchNorm; WRN-16-1 by default."""
 
-    builder = "tuneparts.models._resnets:_wide_resnet"
+    builder = "tuneparts.nets._resnets:_wide_resnet"
     name: Literal["wide_resnet"] = "wide_resnet"
     depth: Annotated[int, AfterValidator(partial(_check_depth, rest=4))] = 16
     """N: layers with weights, 6n + 4 for n blocks a stage."""
@@ -137,7 +137,7 @@ class WideResNet(NetConfig):
 class ResNet50Gn(NetConfig):
     """Pre-activation ResNet with two groups in each norm and identity skips."""
 
-    builder = "tuneparts.models._resnets:_resnet50_gn"
+    builder = "tuneparts.nets._resnets:_resnet50_gn"
     name: Literal["resnet50_gn"] = "resnet50_gn"
     num_per_stage: PositiveInt = 8
     """Blocks in each of the three stages; n give 6n + 2 layers."""
@@ -148,7 +148,7 @@ class ResNet50Gn(NetConfig):
 class ResNet9(NetConfig):
     """Eight convolutions, two residual blocks, and a linear layer without bias."""
 
-    builder = "tuneparts.models._resnets:_resnet9"
+    builder = "tuneparts.nets._resnets:_resnet9"
     least_side = 8
     name: Literal["resnet9"] = "resnet9"
     width: PositiveInt = 64
@@ -166,7 +166,7 @@ class ResNet9(NetConfig):
 class ResNet18(NetConfig):
     """Four stages of two basic blocks."""
 
-    builder = "tuneparts.models._resnets:_resnet18"
+    builder = "tuneparts.nets._resnets:_resnet18"
     name: Literal["resnet18"] = "resnet18"
     width: PositiveInt = 64
     """Channels of the first stage; each further stage has twice as many."""
@@ -177,7 +177,7 @@ class ResNet18(NetConfig):
 class MobileNetV2(NetConfig):
     """MobileNetV2 with a dropout slot before its classifier."""
 
-    builder = "tuneparts.models._resnets:_mobilenet_v2"
+    builder = "tuneparts.nets._resnets:_mobilenet_v2"
     name: Literal["mobilenet_v2"] = "mobilenet_v2"
     width: PositiveFloat = 1.0
     """Multiple of all channel counts, rounded to multiples of eight."""
@@ -186,7 +186,7 @@ class MobileNetV2(NetConfig):
 class Imagenet(NetConfig):
     """A net as torchvision builds it, with weights at their initialisation."""
 
-    builder = "tuneparts.models._resnets:_imagenet"
+    builder = "tuneparts.nets._resnets:_imagenet"
     least_side = 32
     name: Literal[
         "imagenet_resnet18",
@@ -221,7 +221,7 @@ class MsdNet(NetConfig):
         (1, 2, 3, 4, 5)
     """
 
-    builder = "tuneparts.models.msdnet:_msdnet"
+    builder = "tuneparts.nets.msdnet:_msdnet"
     name: Literal["msdnet"] = "msdnet"
     exits: PositiveInt = 10
     """Classifiers."""
