@@ -24,7 +24,7 @@ from benchmarks.measure import interleave, ratios, spread
 from benchmarks.results import Result, Row, result, tell
 from tuneparts.core import _torchvision, seeding
 from tuneparts.data.batches import Batches
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.task import Examples, StoredImages
 
@@ -100,7 +100,7 @@ def _theirs(folder: Path, size: int) -> _Epochs:
 def _ours(folder: Path, num: int, size: int, decode: str) -> _Epochs:
     """What a learner does; small sets are kept on disk here as large ones are."""
     os.environ["TUNEPARTS_DECODE"] = decode
-    task = DataConfig(
+    task = Data(
         name=f"folder:{folder / 'photos'}", num_train=num, num_val=0, num_test=4, image_size=size
     ).load()
     images = task.train.inputs

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from tuneparts.core.schema import Metric
 from tuneparts.core.seeding import numpy_generator
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.baselines.config import Standard
 from tuneparts.search.algorithms.base import Algorithm, Proposals, draw, whole_trial
 from tuneparts.search.arm import Arm
@@ -56,7 +56,7 @@ def search(scale: Scale) -> Search:
         name="own_algorithm",
         question="Does an evolution strategy find a better rotation than its first draws?",
         scale=scale,
-        data=DataConfig(name="digits", rotated=True, num_val=300),
+        data=Data(name="digits", rotated=True, num_val=300),
         metric="val/accuracy",
         steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2)),

@@ -9,7 +9,7 @@ splits it, keeps a digest of it, and selects by the mean squared error. Run it w
 import numpy as np
 from torch import nn
 
-from tuneparts import Arm, DataConfig, Scale, Search, Uniform
+from tuneparts import Arm, Data, Scale, Search, Uniform
 from tuneparts.methods.baselines.config import Standard
 from tuneparts.methods.partitioned import Partitioned
 from tuneparts.search.algorithms.base import RandomSearch
@@ -36,7 +36,7 @@ def search(scale: Scale) -> Search:
         name="own_data",
         question="Which learning rate predicts the pull of a spring best?",
         scale=scale,
-        data=DataConfig(name=springs, num_val=100, num_test=100, target="values", standardise=True),
+        data=Data(name=springs, num_val=100, num_test=100, target="values", standardise=True),
         steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2, 3, 4)),
         arms=(

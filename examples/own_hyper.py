@@ -11,7 +11,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.hypers import Call, Hyper, Number
 from tuneparts.hypers.hyper import POSITIVE
 from tuneparts.hypers.kinds import LabelSmoothing
@@ -46,7 +46,7 @@ def search(scale: Scale) -> Search:
         name="own_hyper",
         question="Does one run learn how much to vary the contrast?",
         scale=scale,
-        data=DataConfig(name="digits", num_val=300),
+        data=Data(name="digits", num_val=300),
         metric="val/nll",
         steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2, 3, 4)),

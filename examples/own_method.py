@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.baselines.config import Standard
 from tuneparts.methods.baselines.standard import StandardLearner
 from tuneparts.search.algorithms.base import RandomSearch
@@ -68,7 +68,7 @@ def search(scale: Scale) -> Search:
         name="own_method",
         question="Is a running mean of the weights better than the last weights?",
         scale=scale,
-        data=DataConfig(name="digits", num_val=300),
+        data=Data(name="digits", num_val=300),
         metric="val/accuracy",
         steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2, 3, 4)),

@@ -8,7 +8,7 @@ else it takes can be given and searched: `net.width`. Run it with
 
 from torch import nn
 
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.baselines.config import Standard
 from tuneparts.methods.partitioned import Partitioned
 from tuneparts.nets import Own
@@ -38,7 +38,7 @@ def search(scale: Scale) -> Search:
         name="own_net",
         question="How wide must a small convolutional net be to read digits?",
         scale=scale,
-        data=DataConfig(name="digits", num_val=300),
+        data=Data(name="digits", num_val=300),
         metric="val/accuracy",
         steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2, 3, 4)),

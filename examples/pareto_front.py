@@ -6,7 +6,7 @@ point that is tried first, a constraint, and accuracy weighed against size. Run 
 """
 
 import tuneparts
-from tuneparts import Arm, Choice, DataConfig, Int, RandomSearch, Scale, Search, Uniform
+from tuneparts import Arm, Choice, Data, Int, RandomSearch, Scale, Search, Uniform
 from tuneparts.core.selection import Within
 from tuneparts.methods.ensembles.config import DeepEnsemble
 from tuneparts.search.algorithms.sampler import Optuna
@@ -45,7 +45,7 @@ def search(scale: Scale) -> Search:
         name="pareto_front",
         question="How much accuracy does each weight of a small net buy?",
         scale=scale,
-        data=DataConfig(name="digits", num_val=300),
+        data=Data(name="digits", num_val=300),
         objectives=("val/accuracy", "size/parameters"),
         selection=Within(limits={"size/parameters": LIMIT}),
         steps=steps,

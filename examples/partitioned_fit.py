@@ -10,13 +10,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from tuneparts import DataConfig
+from tuneparts import Data
 from tuneparts.methods.partitioned import Fitted, fit
 
 
 def main(steps: int = 2400, folder: Path = Path()) -> Fitted:
     """Fit a net and the ranges of its motions, print both, and draw the run."""
-    digits = DataConfig(name="digits", rotated=True).load()  # turned over the full circle
+    digits = Data(name="digits", rotated=True).load()  # turned over the full circle
     torch.manual_seed(0)
     net = nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),

@@ -12,14 +12,14 @@ from ray.tune.schedulers import ASHAScheduler
 from ray.tune.search.optuna import OptunaSearch
 
 import tuneparts.ray
-from tuneparts import DataConfig
+from tuneparts import Data
 
 
 def tuner(steps: int = 200, num_samples: int = 8, **run_config: Any) -> tune.Tuner:
     """Learning rates of a partitioned network, chosen by its lower bound without validation."""
     partitioned = tuneparts.ray.trainable(
         "partitioned",
-        data=DataConfig(name="digits", rotated=True, num_train=800),
+        data=Data(name="digits", rotated=True, num_train=800),
         steps=steps,
         interval=steps // 8,
     )

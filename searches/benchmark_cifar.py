@@ -5,7 +5,7 @@ crops), brightness and contrast are what is learnt or searched.
 """
 
 from studies.tuning import Tuned, affine_space
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.hypers import Affine, Flip
 from tuneparts.nets import MnistCnn
 from tuneparts.search.space import Uniform
@@ -42,7 +42,7 @@ def search(scale: Scale) -> Search:
         },
         space={**affine_space(Affine.NAMES, 0.5), **colours, **flips},
     )
-    data = DataConfig(
+    data = Data(
         name="cifar10",
         pool=scale.pick(smoke=2, cpu=2, paper=1),
         num_train=scale.pick(smoke=200, cpu=5000, paper=None),

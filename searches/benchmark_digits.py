@@ -7,7 +7,7 @@ fresh seed. A task of the benchmark: `tuneparts ranks benchmark_digits benchmark
 import math
 
 from studies.tuning import Tuned, affine_space, affine_starts
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.hypers import Affine
 from tuneparts.nets import DigitsCnn
 from tuneparts.search.spec import Scale, Search
@@ -42,7 +42,7 @@ def search(scale: Scale) -> Search:
         name="benchmark_digits",
         notes=NOTES,
         scale=scale,
-        data=DataConfig(name="digits", rotated=True, num_val=300),
+        data=Data(name="digits", rotated=True, num_val=300),
         references={"none": None, "oracle": true},
         found={"hyper/rotation": math.pi},
     )

@@ -5,7 +5,7 @@ Learners learn which inputs to keep; searching arms draw how many of the first a
 """
 
 from studies.tuning import Tuned
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.nets import Mlp
 from tuneparts.search.space import Choice
 from tuneparts.search.spec import Scale, Search
@@ -44,7 +44,7 @@ def search(scale: Scale) -> Search:
         name="benchmark_inputs",
         notes=NOTES,
         scale=scale,
-        data=DataConfig(name="input_selection", num_train=300, num_val=150, num_test=1000),
+        data=Data(name="input_selection", num_train=300, num_val=150, num_test=1000),
         references={"none": None, "oracle": {"mask": {"keep": mask(15)}}},
         found={"hyper/num_kept": 15.0},
     )

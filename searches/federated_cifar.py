@@ -8,7 +8,7 @@ images, whose clients have few labels instead, are the same search with other da
 """
 
 from studies.federation import Federation
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.nets import ResNet9
 from tuneparts.search.arm import Resources
 from tuneparts.search.spec import Scale, Search
@@ -61,7 +61,7 @@ def search(scale: Scale) -> Search:
         question="Can clients with photographs learn the augmentation that their data needs?",
         notes=NOTES,
         scale=scale,
-        data=DataConfig(
+        data=Data(
             name="cifar10",
             rotated=True,
             num_train=scale.pick(smoke=100, cpu=2000, paper=None),

@@ -6,7 +6,7 @@ how many updates they take per hyper step have it twice. All is judged on valida
 
 from studies import reach
 from studies.comparison import LAPLACE, Comparison
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.baselines.config import (
     Augerino,
     Laplace,
@@ -66,7 +66,7 @@ def search(scale: Scale) -> Search:
         question="At which hyper rate, and with how many hyper steps, is each method at its best?",
         notes=NOTES,
         scale=scale,
-        data=DataConfig(name="digits", rotated=True, num_val=300),
+        data=Data(name="digits", rotated=True, num_val=300),
         metric="val/accuracy",
         steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1), paper=(0, 1, 2)),

@@ -5,7 +5,7 @@ ranked by L_ML without held-out data; ordinary nets ranked by Laplace's marginal
 partitioned net that learns which inputs to keep.
 """
 
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.baselines.config import PosthocLaplace
 from tuneparts.methods.partitioned import Partitioned
 from tuneparts.nets import Mlp
@@ -46,7 +46,7 @@ def search(scale: Scale) -> Search:
         question="Does L_ML choose the inputs that a test set would choose?",
         notes=NOTES,
         scale=scale,
-        data=DataConfig(
+        data=Data(
             name="input_selection",
             num_train=scale.pick(smoke=200, cpu=3000, paper=3000),
             num_test=1000,

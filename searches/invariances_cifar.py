@@ -11,7 +11,7 @@ two nets. The paper's schedule depends on the size, so that size, rotation and d
 
 from studies import reach
 from studies.photographs import ITERATIONS, Photographs, iterations, small_net
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.search.spec import Scale, Search
 
 NOTES = """
@@ -48,7 +48,7 @@ def search(scale: Scale, *, num_train: int = 5000, rotated: bool = True, depth: 
         name="invariances_cifar",
         question="Which method learns the invariance that is in photographs, and none that is not?",
         notes=f"{NOTES}\n{reach.listed(setting.learners())}\n",
-        data=DataConfig(
+        data=Data(
             name="cifar10",
             rotated=rotated,
             pool=scale.pick(smoke=2, cpu=2, paper=1),

@@ -8,7 +8,7 @@ keywords, because the paper's schedule depends on them:
 
 from studies import reach
 from studies.photographs import TINY_ITERATIONS, Photographs, iterations
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.nets import ResNet50Gn
 from tuneparts.search.spec import Scale, Search
 
@@ -47,7 +47,7 @@ def search(scale: Scale, *, num_train: int = 10_000, rotated: bool = False) -> S
         name="invariances_tiny",
         question="Does one partitioned run learn the augmentation of larger photographs?",
         notes=f"{NOTES}\n{reach.listed(setting.learners(), num_classes=200)}\n",
-        data=DataConfig(
+        data=Data(
             name="tinyimagenet",
             rotated=rotated,
             pool=scale.pick(smoke=4, cpu=4, paper=1),

@@ -7,7 +7,7 @@ hyper steps, the published form, and no augmentation.
 
 from studies.comparison import Comparison
 from studies.forms import verdict
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.nets import DigitsCnn
 from tuneparts.search.spec import Scale, Search
 
@@ -33,5 +33,5 @@ def search(scale: Scale) -> Search:
         },
         samples={"samples": scale.pick(smoke=2, cpu=4, paper=20), "eval_samples": 8},
     )
-    data = DataConfig(name="digits", rotated=True, num_val=300)
+    data = Data(name="digits", rotated=True, num_val=300)
     return verdict(comparison, name="partition_best", notes=NOTES, scale=scale, data=data)

@@ -3,7 +3,7 @@
 Zeros or initial values, in a net with batch normalisation and in one without any norm.
 """
 
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.partitioned import Partitioned
 from tuneparts.nets import DigitsCnn, MnistCnn, WideResNet
 from tuneparts.search.arm import Arm, Resources
@@ -41,9 +41,9 @@ def search(scale: Scale) -> Search:
         notes=NOTES,
         scale=scale,
         data=scale.pick(
-            smoke=DataConfig(name="digits", rotated=True, num_train=200),
-            cpu=DataConfig(name="digits", rotated=True),
-            paper=DataConfig(name="mnist", rotated=True),
+            smoke=Data(name="digits", rotated=True, num_train=200),
+            cpu=Data(name="digits", rotated=True),
+            paper=Data(name="mnist", rotated=True),
         ),
         metric="lml/per_example",
         steps=steps,

@@ -8,7 +8,7 @@ training.
 
 from studies.comparison import Comparison
 from studies.forms import FAR, HELD_OUT, JOINT, LEAN, MIXED, Forms
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.nets import DigitsCnn
 from tuneparts.search.spec import Scale, Search
 
@@ -43,7 +43,7 @@ def search(scale: Scale) -> Search:
         question="Which form of partitioned training gives the best net at the same steps?",
         notes=NOTES,
         scale=scale,
-        data=DataConfig(name="digits", rotated=True, num_val=300),
+        data=Data(name="digits", rotated=True, num_val=300),
         metric="val/accuracy",
         steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(100, 101, 102, 103, 104), paper=(100, 101, 102)),

@@ -9,7 +9,7 @@ from typing import Any
 from studies.comparison import Comparison
 from studies.division import GRIDS
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.partitioned import Partitioned
 from tuneparts.nets import DigitsCnn, MnistCnn
 from tuneparts.search.arm import Arm, Resources
@@ -58,9 +58,9 @@ def search(scale: Scale, *, chunks: int = 3) -> Search:
         notes=NOTES,
         scale=scale,
         data=scale.pick(
-            smoke=DataConfig(name="digits", rotated=True, num_train=200),
-            cpu=DataConfig(name="digits", rotated=True),
-            paper=DataConfig(name="mnist", rotated=True),
+            smoke=Data(name="digits", rotated=True, num_train=200),
+            cpu=Data(name="digits", rotated=True),
+            paper=Data(name="mnist", rotated=True),
         ),
         metric="val/accuracy",
         steps=steps,

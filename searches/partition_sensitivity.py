@@ -4,7 +4,7 @@ The grids of data proportions against parameter proportions for two, three and f
 """
 
 from studies.division import GRIDS
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.partitioned import Partitioned
 from tuneparts.nets import DigitsCnn, MnistCnn
 from tuneparts.search.algorithms.base import GridSearch
@@ -33,9 +33,9 @@ def search(scale: Scale) -> Search:
         hyper_lr=scale.pick(smoke=36 / steps, cpu=36 / steps, paper=1e-3),
     )
     data = scale.pick(
-        smoke=DataConfig(name="digits", rotated=True, num_train=200),
-        cpu=DataConfig(name="digits", rotated=True),
-        paper=DataConfig(name="mnist", rotated=True),
+        smoke=Data(name="digits", rotated=True, num_train=200),
+        cpu=Data(name="digits", rotated=True),
+        paper=Data(name="mnist", rotated=True),
     )
     counts = scale.pick(smoke=(2,), cpu=(2, 3, 4), paper=(2, 3, 4))
     return Search(

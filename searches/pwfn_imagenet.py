@@ -6,7 +6,7 @@ At `paper` scale each net starts from its published weights, by the published sc
 from typing import Any
 
 from studies.fixing import Fixing
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.pwfn.config import Pwfn
 from tuneparts.nets import Imagenet
 from tuneparts.search.arm import Arm
@@ -44,7 +44,7 @@ def search(scale: Scale) -> Search:
         name="pwfn_imagenet",
         question=_QUESTION,
         notes=NOTES,
-        data=DataConfig(name="imagenet", num_val=50_000),
+        data=Data(name="imagenet", num_val=50_000),
         steps=round(_STEPS),
         seeds=(0,),
         arms=tuple(arms),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from studies.fixing import Fixing
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.search.arm import Arm
 from tuneparts.search.spec import Scale, Search
 
@@ -30,7 +30,7 @@ def search(scale: Scale) -> Search:
         for bits in scale.pick(smoke=(4,), cpu=(5, 4), paper=(7, 6, 5, 4))
     ]
     arms.append(arm("free", quantiser={"kind": "free"}))
-    paper: dict[str, Any] = {"data": DataConfig(name="tinyimagenet", num_val=10_000)}
+    paper: dict[str, Any] = {"data": Data(name="tinyimagenet", num_val=10_000)}
     return setting.search(
         name="pwfn_tinyimagenet",
         question="What does compression cost on Tiny ImageNet?",

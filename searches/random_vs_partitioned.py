@@ -5,7 +5,7 @@ trials against methods that learn the same six ranges in one, at the same steps 
 """
 
 from studies.comparison import Comparison
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.nets import DigitsCnn
 from tuneparts.search.spec import Scale, Search
 
@@ -42,5 +42,5 @@ def search(scale: Scale) -> Search:
         name="random_vs_partitioned",
         notes=NOTES,
         scale=scale,
-        data=DataConfig(name="digits", rotated=True, num_val=300),
+        data=Data(name="digits", rotated=True, num_val=300),
     )

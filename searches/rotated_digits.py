@@ -6,7 +6,7 @@ needs fewer examples. The small version of `random_vs_partitioned`, on data that
 
 import math
 
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.baselines.config import Standard
 from tuneparts.methods.partitioned import Partitioned
 from tuneparts.nets import DigitsCnn
@@ -49,7 +49,7 @@ def search(scale: Scale) -> Search:
         "random search?",
         notes=NOTES,
         scale=scale,
-        data=DataConfig(name="digits", rotated=True, num_val=300),
+        data=Data(name="digits", rotated=True, num_val=300),
         metric="val/accuracy",
         compare=("partitioned_retrained", "random"),
         references=("none",),

@@ -6,7 +6,7 @@ the batch size and an augmentation range.
 
 import math
 
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.baselines.config import Standard
 from tuneparts.nets import DigitsCnn
 from tuneparts.search.algorithms.base import Algorithm, GridSearch, RandomSearch
@@ -100,7 +100,7 @@ def search(scale: Scale) -> Search:
         question="Which search algorithm finds a good config of a small net in the fewest steps?",
         notes=NOTES,
         scale=scale,
-        data=DataConfig(name="digits", rotated=True, num_val=300),
+        data=Data(name="digits", rotated=True, num_val=300),
         metric="val/accuracy",
         steps=steps,
         seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2, 3, 4)),

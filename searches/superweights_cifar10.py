@@ -6,7 +6,7 @@ widths and depths, with the thresholds that the paper has for CIFAR-10.
 
 from studies.ensembles import table_arms
 from studies.sharing import CIFAR10_BETA, MIXED_EPOCHS, Sharing, wide_resnets
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.search.spec import Scale, Search
 
 NOTES = """
@@ -49,9 +49,9 @@ def search(scale: Scale) -> Search:
         )
     ]
     data = scale.pick(
-        smoke=DataConfig(name="digits", rotated=True, num_train=200, num_val=100),
-        cpu=DataConfig(name="cifar10", pool=2, num_train=4000, num_val=1000, num_test=4000),
-        paper=DataConfig(name="cifar10", corrupted="main"),
+        smoke=Data(name="digits", rotated=True, num_train=200, num_val=100),
+        cpu=Data(name="cifar10", pool=2, num_train=4000, num_val=1000, num_test=4000),
+        paper=Data(name="cifar10", corrupted="main"),
     )
     arms = table_arms(setting, beta=CIFAR10_BETA["depths"])
     return setting.search(

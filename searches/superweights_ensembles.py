@@ -7,7 +7,7 @@ from typing import Any
 
 from studies.ensembles import table_arms
 from studies.sharing import Sharing
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.search.spec import Scale, Search
 
 NOTES = """
@@ -34,7 +34,7 @@ def search(scale: Scale) -> Search:
         interpolation_points=scale.pick(smoke=3, cpu=5, paper=11),
     )
     published: dict[str, Any] = (
-        {"data": DataConfig(name="cifar100", corrupted="main")} if setting.is_paper else {}
+        {"data": Data(name="cifar100", corrupted="main")} if setting.is_paper else {}
     )
     return setting.search(
         name="superweights_ensembles",

@@ -6,7 +6,7 @@ Parameter allocation search on ImageNet, by the recipe that the paper prints.
 from typing import Any
 
 from studies.sharing import INITIALISATION, Sharing, apart
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.superweights.config import SuperWeights
 from tuneparts.nets import Imagenet, WideResNet
 from tuneparts.search.arm import Arm
@@ -61,9 +61,7 @@ def search(scale: Scale) -> Search:
             setting.arm(f"bins_{percent}", bins),
             setting.arm(f"gradient_{percent}", learnt, note=NOTE),
         ]
-    published: dict[str, Any] = (
-        {"data": DataConfig(name="imagenet", image_size=224)} if is_paper else {}
-    )
+    published: dict[str, Any] = {"data": Data(name="imagenet", image_size=224)} if is_paper else {}
     return setting.search(
         name="superweights_npas_imagenet",
         question="What does an ImageNet net lose when its layers share fewer weights?",

@@ -6,7 +6,7 @@ partitioned training with and without a release, at equal steps.
 
 from typing import Any
 
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.baselines.config import ValidationSet
 from tuneparts.methods.partitioned import Partitioned
 from tuneparts.methods.partitioned.config import ReleasedConfig
@@ -91,7 +91,7 @@ def search(scale: Scale) -> Search:
         question="Is it better to hold data out and give it back, or never to hold any out?",
         notes=NOTES,
         scale=scale,
-        data=DataConfig(
+        data=Data(
             name="cifar10" if is_paper else "digits",
             rotated=not is_paper,
             num_train=scale.pick(smoke=200, cpu=None, paper=20_000),

@@ -156,7 +156,7 @@ def local_ray() -> Iterator[None]:
 @pytest.fixture
 def null_search() -> Callable[..., Any]:
     """Makes a search over learners that do nothing."""
-    from tuneparts.data.config import DataConfig
+    from tuneparts.data.config import Data
     from tuneparts.search.spec import Scale, Search
 
     def make(*arms: Any, **fields: Any) -> Search:
@@ -164,7 +164,7 @@ def null_search() -> Callable[..., Any]:
             "name": "null",
             "question": "Does it run?",
             "scale": Scale.SMOKE,
-            "data": DataConfig(name="digits", num_train=20, num_val=10, num_test=10),
+            "data": Data(name="digits", num_train=20, num_val=10, num_test=10),
             "metric": "val/accuracy",
             "steps": 8,
             "seeds": (0,),

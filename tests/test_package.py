@@ -68,7 +68,7 @@ def test_what_is_slow_to_import_is_not_imported_before_the_first_step() -> None:
         "tuneparts.results.running, tuneparts.tracking.tracker, tuneparts.executors._local"
     )
     slow = ("ray", "mlflow", "sklearn", "scipy", "torch._dynamo")
-    load = "from tuneparts.data.config import DataConfig; DataConfig(name='digits').load()"
+    load = "from tuneparts.data.config import Data; Data(name='digits').load()"
     code = f"import {modules}, sys; {load}; print([m for m in {slow} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"

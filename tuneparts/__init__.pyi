@@ -5,12 +5,13 @@ from tuneparts import ray as ray
 from tuneparts import testing as testing
 from tuneparts.core.schema import Direction as Direction
 from tuneparts.core.schema import Metric as Metric
-from tuneparts.data.config import DataConfig as DataConfig
+from tuneparts.data.config import Data as Data
 from tuneparts.data.target import Binary as Binary
 from tuneparts.data.target import Classes as Classes
 from tuneparts.data.target import OwnLoss as OwnLoss
 from tuneparts.data.target import Target as Target
 from tuneparts.data.target import Values as Values
+from tuneparts.hypers import Affine as Affine
 from tuneparts.methods.baselines.config import Augerino as Augerino
 from tuneparts.methods.baselines.config import Laplace as Laplace
 from tuneparts.methods.baselines.config import LastLayer as LastLayer
@@ -30,7 +31,6 @@ from tuneparts.methods.federated.config import FedAvg as FedAvg
 from tuneparts.methods.federated.config import Federated as Federated
 from tuneparts.methods.objective import Objective as Objective
 from tuneparts.methods.partitioned.config import Partitioned as Partitioned
-from tuneparts.methods.partitioned.config import ReleasedConfig as ReleasedConfig
 from tuneparts.methods.pwfn.config import Pwfn as Pwfn
 from tuneparts.methods.superweights.config import Ssn as Ssn
 from tuneparts.methods.superweights.config import SuperWeights as SuperWeights

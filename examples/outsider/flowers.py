@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from tuneparts import (
     Arm,
     Context,
-    DataConfig,
+    Data,
     Learner,
     Partitioned,
     RandomSearch,
@@ -82,7 +82,7 @@ def search(scale: Scale) -> Search:
         name="flowers",
         question="Do gentle steps or a learnt offset help to tell flowers apart?",
         scale=scale,
-        data=DataConfig(name=flowers, num_val=30, num_test=30, standardise=True),
+        data=Data(name=flowers, num_val=30, num_test=30, standardise=True),
         metric="val/accuracy",
         steps=steps,
         seeds=(0, 1),

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from studies import reach
 from tuneparts.core.config import Config
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.hypers import Affine
 from tuneparts.methods.baselines.config import (
     Augerino,
@@ -162,7 +162,7 @@ class Comparison(Config):
             ),
         )
 
-    def search(self, *, name: str, notes: str, scale: Scale, data: DataConfig) -> Search:
+    def search(self, *, name: str, notes: str, scale: Scale, data: Data) -> Search:
         """All of it as one search: learners, references, searching arms, and retrained nets."""
         trials = Trials(
             random=scale.pick(smoke=2, cpu=64, paper=200),

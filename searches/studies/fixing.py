@@ -9,7 +9,7 @@ trials of one seed share.
 from typing import Any
 
 from tuneparts.core.config import Config
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.baselines.config import Standard
 from tuneparts.methods.pwfn.config import Pwfn
 from tuneparts.nets import DigitsCnn, ResNet18
@@ -127,13 +127,13 @@ class Fixing(Config):
             ),
         }
 
-    def _data(self) -> DataConfig:
+    def _data(self) -> Data:
         if self.harder and self.scale is Scale.CPU:
-            return DataConfig(name="cifar10", pool=2, num_train=10_000, num_val=2000, num_test=5000)
+            return Data(name="cifar10", pool=2, num_train=10_000, num_val=2000, num_test=5000)
         return self.scale.pick(
-            smoke=DataConfig(name="digits", num_train=200, num_val=100),
-            cpu=DataConfig(
+            smoke=Data(name="digits", num_train=200, num_val=100),
+            cpu=Data(
                 name="mnist", rotated=True, pool=2, num_train=5000, num_val=1000, num_test=5000
             ),
-            paper=DataConfig(name="cifar10", num_val=5000),
+            paper=Data(name="cifar10", num_val=5000),
         )

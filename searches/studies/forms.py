@@ -7,7 +7,7 @@ partition has all weights: the same learner, so that every form can be given to 
 from typing import Any
 
 from studies.comparison import Comparison
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.baselines.config import Standard
 from tuneparts.methods.partitioned import Partitioned
 from tuneparts.methods.partitioned.config import ReleasedConfig
@@ -63,9 +63,7 @@ class Forms:
         return Arm(name=name, config=config, resources=self._resources)
 
 
-def verdict(
-    comparison: Comparison, *, name: str, notes: str, scale: Scale, data: DataConfig
-) -> Search:
+def verdict(comparison: Comparison, *, name: str, notes: str, scale: Scale, data: Data) -> Search:
     """The form that development chose, against its rival in the best form, and no augmentation.
 
     Nothing is selected here: every arm has one trial per seed, and trains on all data but the test.

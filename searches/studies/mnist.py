@@ -7,7 +7,7 @@ scales have images of 14 x 14 pixels, and `cpu` a net of 15,114 weights.
 from typing import Any
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.nets import MnistCnn
 from tuneparts.search.spec import Scale, Search
 
@@ -37,7 +37,7 @@ def samples(scale: Scale, *, cpu: int = 4) -> dict[str, int]:
     )
 
 
-def rotated(scale: Scale, **fields: Any) -> DataConfig:
+def rotated(scale: Scale, **fields: Any) -> Data:
     """Images that are each turned by an angle of their own.
 
     Args:
@@ -50,7 +50,7 @@ def rotated(scale: Scale, **fields: Any) -> DataConfig:
         "num_test": scale.pick(smoke=100, cpu=2000, paper=None),
     }
     pool = scale.pick(smoke=2, cpu=2, paper=1)
-    return DataConfig(name="mnist", rotated=True, pool=pool, **{**sizes, **fields})
+    return Data(name="mnist", rotated=True, pool=pool, **{**sizes, **fields})
 
 
 def check(search: Search) -> None:

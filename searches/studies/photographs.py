@@ -14,7 +14,7 @@ from typing import Any
 from studies.comparison import LAPLACE, Comparison
 from tuneparts.core.config import Config
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.hypers import Affine
 from tuneparts.methods.baselines.config import (
     Augerino,
@@ -155,7 +155,7 @@ class Photographs(Config):
             for arm in self.comparison().retrained(leaders)
         )
 
-    def search(self, *, data: DataConfig, **fields: Any) -> Search:
+    def search(self, *, data: Data, **fields: Any) -> Search:
         """Learners, references and retrained nets as one search."""
         leaders = ["partitioned", "validation", *(["laplace"] if self.has_laplace else [])]
         return Search(

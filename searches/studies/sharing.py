@@ -9,7 +9,7 @@ rotated digits of 8 x 8 pixels, which come with scikit-learn.
 from typing import Any
 
 from tuneparts.core.config import Config
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.hypers.config import Augmentation
 from tuneparts.methods.ensembles.config import DeepEnsemble
 from tuneparts.methods.superweights.config import SuperWeights
@@ -188,13 +188,11 @@ class Sharing(Config):
             fields: of the `Search`; its data, where it is other data.
         """
         data = self.scale.pick(
-            smoke=DataConfig(name="digits", rotated=True, num_train=200, num_val=100),
-            cpu=DataConfig(
+            smoke=Data(name="digits", rotated=True, num_train=200, num_val=100),
+            cpu=Data(
                 name="mnist", rotated=True, pool=2, num_train=800, num_val=1000, num_test=2000
             ),
-            paper=DataConfig(name="cifar100", num_val=5000)
-            if holds_out
-            else DataConfig(name="cifar100"),
+            paper=Data(name="cifar100", num_val=5000) if holds_out else Data(name="cifar100"),
         )
         return Search(
             **{

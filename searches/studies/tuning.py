@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from studies import reach
 from studies.forms import JOINT, LEAN, MIXED
 from tuneparts.core.config import Config
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.baselines.config import Standard, ValidationSet
 from tuneparts.methods.partitioned import Partitioned
 from tuneparts.methods.partitioned.config import ReleasedConfig
@@ -154,7 +154,7 @@ class Tuned(Config):
         name: str,
         notes: str,
         scale: Scale,
-        data: DataConfig,
+        data: Data,
         references: Mapping[str, Mapping[str, Any] | None],
         found: Mapping[str, float | None] | None = None,
     ) -> Search:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tuneparts import Arm, Partitioned, Pwfn, Standard, executors
 from tuneparts.cli.main import app
 from tuneparts.core.errors import CheckpointError, ConfigError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods import pwfn
 from tuneparts.nets import DigitsCnn
 from tuneparts.search import runs
@@ -35,7 +35,7 @@ def test_a_state_dict_becomes_a_file(tmp_path: Path) -> None:
         assert word in result.output
     assert f"{out.stat().st_size:,}" in result.output
     loaded = pwfn.load(out, net()).eval()
-    x = torch.from_numpy(DataConfig(name="digits").load().test.inputs[:5].copy()).float()
+    x = torch.from_numpy(Data(name="digits").load().test.inputs[:5].copy()).float()
     assert loaded(x).shape == (5, 10)
     assert len(torch.cat([p.flatten() for p in loaded.parameters()]).unique()) < 1000
 

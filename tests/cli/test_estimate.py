@@ -6,7 +6,7 @@ from tuneparts import executors
 from tuneparts.cli import _estimate
 from tuneparts.cli._output import terminal
 from tuneparts.core.errors import DataMissingError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.pwfn._learner import PwfnLearner
 from tuneparts.methods.pwfn.config import Pwfn
 from tuneparts.nets import DigitsCnn
@@ -76,7 +76,7 @@ def test_shared_pretraining_is_not_trained_to_measure_it_and_counts_once(monkeyp
         name="fixed",
         question="?",
         scale=Scale.SMOKE,
-        data=DataConfig(name="digits", num_train=100, num_val=100),
+        data=Data(name="digits", num_train=100, num_val=100),
         metric="val/accuracy",
         steps=1000,
         seeds=(0, 1),

@@ -10,66 +10,66 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data import _images as image_files
 from tuneparts.data._variants import angles, resample
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 
 
 def test_parts_have_the_sizes_asked_for():
-    task = DataConfig(name="digits", num_train=300, num_val=100, num_test=50).load()
+    task = Data(name="digits", num_train=300, num_val=100, num_test=50).load()
     assert (len(task.train), len(task.val), len(task.test)) == (300, 100, 50)
     assert np.bincount(task.train.labels).min() >= 28
 
 
 def test_no_validation_by_default():
-    task = DataConfig(name="digits").load()
+    task = Data(name="digits").load()
     assert (len(task.train), len(task.val), len(task.test)) == (1297, 0, 500)
     assert task.val.inputs.shape == (0, 1, 8, 8)
 
 
 def test_the_seed_moves_splits_but_not_the_test_part():
-    one, two = (DataConfig(name="digits", num_val=200, seed=seed).load() for seed in (0, 1))
+    one, two = (Data(name="digits", num_val=200, seed=seed).load() for seed in (0, 1))
     assert not np.array_equal(one.val.inputs, two.val.inputs)
     np.testing.assert_array_equal(one.test.inputs, two.test.inputs)
 
 
 def _angle_of_each(config):
     """Which place in the official part every training image of a task has."""
-    plain = DataConfig(name="digits").load().train.inputs
+    plain = Data(name="digits").load().train.inputs
     index = {image.tobytes(): i for i, image in enumerate(plain)}
-    chosen = DataConfig(**(config.model_dump() | {"rotated": False})).load().train.inputs
+    chosen = Data(**(config.model_dump() | {"rotated": False})).load().train.inputs
     return plain, np.array([index[image.tobytes()] for image in chosen])
 
 
 @pytest.mark.parametrize("fields", [{}, {"num_train": 50}, {"num_train": 80, "seed": 3}])
 def test_an_image_keeps_its_angle_whatever_the_subset(fields):
-    config = DataConfig(name="digits", rotated=True, **fields)
+    config = Data(name="digits", rotated=True, **fields)
     plain, places = _angle_of_each(config)
     everything = resample(plain, degrees_N=angles(1297, "train"), pool=1)
     np.testing.assert_array_equal(config.load().train.inputs, everything[places])
 
 
 def test_train_and_test_parts_turn_by_different_angles():
-    plain = DataConfig(name="digits").load()
-    turned = DataConfig(name="digits", rotated=True).load()
+    plain = Data(name="digits").load()
+    turned = Data(name="digits", rotated=True).load()
     assert turned.name == "rotated_digits"
     expected = resample(plain.test.inputs, degrees_N=angles(500, "test"), pool=1)
     np.testing.assert_array_equal(turned.test.inputs, expected)
 
 
 def test_pooling_halves_the_sides():
-    task = DataConfig(name="digits", pool=2).load()
+    task = Data(name="digits", pool=2).load()
     assert task.in_shape == (1, 4, 4)
-    assert DataConfig(name="digits", rotated=True, pool=4).load().in_shape == (1, 2, 2)
+    assert Data(name="digits", rotated=True, pool=4).load().in_shape == (1, 2, 2)
 
 
 def test_generated_sets_grow_with_the_request():
-    task = DataConfig(name="input_selection", num_train=5000, num_val=100, num_test=2000).load()
+    task = Data(name="input_selection", num_train=5000, num_val=100, num_test=2000).load()
     assert (len(task.train), len(task.val), len(task.test)) == (5000, 100, 2000)
-    usual = DataConfig(name="input_selection").load()
+    usual = Data(name="input_selection").load()
     assert (len(usual.train), len(usual.test), usual.in_shape) == (3000, 1000, (30,))
 
 
 def test_input_selection_is_configured_by_its_own_fields():
-    config = DataConfig(name="input_selection").replaced({"input_selection.num_inputs": 4})
+    config = Data(name="input_selection").replaced({"input_selection.num_inputs": 4})
     assert config.load().in_shape == (4,)
 
 
@@ -80,8 +80,8 @@ def test_rotating_more_than_memory_is_refused(data_dir, write_image, monkeypatch
                 write_image(data_dir / "f" / part / name / f"{i}.png", 10 * i)
     monkeypatch.setattr(image_files, "IN_MEMORY_BYTES", 12 * 3 * 8 * 8)
     with pytest.raises(ConfigError, match="16 images of `folder:f`"):
-        DataConfig(name="folder:f", rotated=True).load()
-    task = DataConfig(name="folder:f", rotated=True, num_train=12, num_test=4).load()
+        Data(name="folder:f", rotated=True).load()
+    task = Data(name="folder:f", rotated=True, num_train=12, num_test=4).load()
     assert isinstance(task.train.inputs, np.ndarray)
 
 
@@ -100,19 +100,19 @@ def test_rotating_more_than_memory_is_refused(data_dir, write_image, monkeypatch
 )
 def test_fields_that_do_not_fit_the_set_are_refused(fields, message):
     with pytest.raises(ConfigError, match=message):
-        parse(DataConfig, fields)
+        parse(Data, fields)
     with pytest.raises(ValidationError, match=message):
-        DataConfig(**fields)
+        Data(**fields)
 
 
 def test_a_pool_that_does_not_divide_names_the_size():
     with pytest.raises(ConfigError, match="3: must divide the image size 8 x 8"):
-        DataConfig(name="digits", pool=3).load()
+        Data(name="digits", pool=3).load()
 
 
 def test_survives_json():
-    config = DataConfig(name="input_selection", input_selection={"num_inputs": 3}, num_val=5)
-    assert DataConfig.model_validate_json(config.model_dump_json()) == config
+    config = Data(name="input_selection", input_selection={"num_inputs": 3}, num_val=5)
+    assert Data.model_validate_json(config.model_dump_json()) == config
 
 
 def test_planning_imports_no_heavy_library():

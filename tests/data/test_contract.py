@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.testing import DatasetContract
 
 
@@ -23,38 +23,38 @@ def leaking() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 class TestDigits(DatasetContract):
-    data = DataConfig(name="digits", num_val=200)
+    data = Data(name="digits", num_val=200)
 
 
 class TestRotatedDigits(DatasetContract):
-    data = DataConfig(name="digits", rotated=True, num_train=200, num_val=50, num_test=50)
+    data = Data(name="digits", rotated=True, num_train=200, num_val=50, num_test=50)
 
 
 class TestBlobs(DatasetContract):
-    data = DataConfig(name="blobs", num_val=100)
+    data = Data(name="blobs", num_val=100)
 
 
 class TestStripes(DatasetContract):
-    data = DataConfig(name="stripes", num_train=100, num_val=50)
+    data = Data(name="stripes", num_train=100, num_val=50)
 
 
 class TestInputSelection(DatasetContract):
-    data = DataConfig(name="input_selection", num_train=100, num_val=50, target="binary")
+    data = Data(name="input_selection", num_train=100, num_val=50, target="binary")
 
 
 class TestOwnValues(DatasetContract):
-    data = DataConfig(name=waves, arguments={"noise": 0.2}, num_val=10, target="values")
+    data = Data(name=waves, arguments={"noise": 0.2}, num_val=10, target="values")
 
 
 def test_each_law_finds_data_that_breaks_it() -> None:
     class Unseeded(DatasetContract):
-        data = DataConfig(name=unseeded)
+        data = Data(name=unseeded)
 
     with pytest.raises(AssertionError):
         Unseeded().test_it_loads_equal_twice()
 
     class Leaking(DatasetContract):
-        data = DataConfig(name=leaking, target="values")
+        data = Data(name=leaking, target="values")
 
     with pytest.raises(AssertionError):
         Leaking().test_parts_are_disjoint()

@@ -14,7 +14,7 @@ from PIL import Image
 
 from tuneparts.core.errors import ConfigError, DataError
 from tuneparts.data.batches import Batches
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.device_examples import SERVER, DeviceExamples, ReadAhead, kept_on_device
 from tuneparts.data.task import Examples, StoredImages, Task, digest
 from tuneparts.methods.baselines.config import Standard
@@ -180,9 +180,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _task(folder: Path) -> Task:
-    return DataConfig(
-        name=f"folder:{folder}", num_train=60, num_val=12, num_test=16, image_size=8
-    ).load()
+    return Data(name=f"folder:{folder}", num_train=60, num_val=12, num_test=16, image_size=8).load()
 
 
 def test_pixels_are_those_of_images_that_were_decoded_once(

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, DataError, UnknownNameError
 from tuneparts.data import sets
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.own import given_task
 from tuneparts.data.task import Task
 
@@ -32,7 +32,7 @@ def made(form: str = "") -> Any:
 
 def load(value: Any, **fields: Any) -> Task:
     MADE[""] = value
-    return DataConfig(name=made, **fields).load()
+    return Data(name=made, **fields).load()
 
 
 @dataclass
@@ -185,10 +185,10 @@ class TestTargets:
         assert task.train.labels.dtype == np.int64
 
     def test_our_own_sets_can_have_another_target(self) -> None:
-        task = DataConfig(name="digits", target="values").load()
+        task = Data(name="digits", target="values").load()
         assert task.train.labels.shape == (1297, 1)
         with pytest.raises(ConfigError, match="0 or 1"):
-            DataConfig(name="digits", target="binary").load()
+            Data(name="digits", target="binary").load()
 
 
 class TestInputs:
@@ -301,13 +301,13 @@ def test_labels_that_do_not_fit_the_target_are_refused(labels, target: str, law:
 class TestNames:
     def test_a_function_that_fails_is_named(self) -> None:
         with pytest.raises(DataError, match=r"broken` raised RuntimeError: the disk is on fire"):
-            DataConfig(name=broken).load()
+            Data(name=broken).load()
 
     def test_it_survives_json_and_has_arguments(self) -> None:
         MADE["other"] = (X, Y)
-        config = DataConfig(name=made, arguments={"form": "other"}, target="binary")
+        config = Data(name=made, arguments={"form": "other"}, target="binary")
         assert config.name == f"{__name__}:made"
-        again = DataConfig.model_validate_json(config.model_dump_json())
+        again = Data.model_validate_json(config.model_dump_json())
         assert again == config
         assert len(again.load().train) == 32
         assert config.replaced({"arguments.form": "x"}).arguments == {"form": "x"}
@@ -325,17 +325,17 @@ class TestNames:
     )
     def test_what_a_worker_could_not_load_is_refused_at_once(self, fields, law: str) -> None:
         with pytest.raises(ConfigError, match=law):
-            parse(DataConfig, fields)
+            parse(Data, fields)
 
     def test_an_installed_package_gives_its_data_a_name(self, monkeypatch) -> None:
         point = metadata.EntryPoint("mine", f"{__name__}:made", "tuneparts.data")
         monkeypatch.setattr(metadata, "entry_points", lambda group: [point])
         MADE[""] = (X, Y)
-        assert len(DataConfig(name="mine").load().train) == 32
+        assert len(Data(name="mine").load().train) == 32
         found = {name: source for name, source, _ in sets.inventory()}
         assert found["mine"].where == f"{__name__}:made"
         with pytest.raises(UnknownNameError, match="Did you mean `mine`"):
-            DataConfig(name="mien")
+            Data(name="mien")
 
 
 def test_two_packages_cannot_give_one_name_to_their_data(monkeypatch) -> None:

@@ -15,13 +15,13 @@ from scipy.io import savemat
 from tuneparts.core import _torchvision
 from tuneparts.core.errors import DataError, DataMissingError
 from tuneparts.data import _published, sets
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 
 
 @pytest.mark.parametrize(("name", "kind"), [("mnist", "MNIST"), ("fashion_mnist", "FashionMNIST")])
 def test_idx_sets_are_read_whole(data_dir, write_mnist, name, kind):
     arrays = write_mnist(data_dir, kind)
-    task = DataConfig(name=name).load()
+    task = Data(name=name).load()
     np.testing.assert_array_equal(task.train.inputs[:, 0], arrays["train-images-idx3-ubyte"])
     np.testing.assert_array_equal(task.test.inputs[:, 0], arrays["t10k-images-idx3-ubyte"])
     np.testing.assert_array_equal(task.test.labels, arrays["t10k-labels-idx1-ubyte"])
@@ -36,7 +36,7 @@ def test_a_truncated_idx_file_is_named(data_dir, write_mnist, keep):
     path = data_dir / "MNIST" / "raw" / "t10k-images-idx3-ubyte"
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(DataError, match=r"t10k-images-idx3-ubyte is truncated"):
-        DataConfig(name="mnist").load()
+        Data(name="mnist").load()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_idx_files_that_do_not_fit_are_refused(
     path = data_dir / "MNIST" / "raw" / name
     path.unlink() if array is None else write_idx(path, array)
     with pytest.raises(DataError, match=message):
-        DataConfig(name="mnist").load()
+        Data(name="mnist").load()
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def small_cifar(data_dir, monkeypatch):
 
 def test_cifar_is_read_channels_first(small_cifar):
     _, images = small_cifar
-    task = DataConfig(name="cifar10").load()
+    task = Data(name="cifar10").load()
     stacked = np.concatenate([images[f"data_batch_{i}"] for i in range(1, 6)])
     np.testing.assert_array_equal(task.train.inputs, stacked.reshape(50, 3, 32, 32))
     np.testing.assert_array_equal(task.test.labels, np.arange(10))
@@ -107,7 +107,7 @@ def test_a_changed_pickle_is_never_opened(small_cifar, name):
     (folder / name).write_bytes(pickle.dumps(Trap()))
     for _ in range(2):
         with pytest.raises(DataError, match="cifar-10-batches-py is truncated, changed or"):
-            DataConfig(name="cifar10").load()
+            Data(name="cifar10").load()
         (folder / name).unlink(missing_ok=True)
 
 
@@ -127,7 +127,7 @@ def fake_torchvision(monkeypatch):
 
 def test_a_download_goes_to_the_cache_and_is_found_there(fake_torchvision, write_mnist, cache_dir):
     with pytest.raises(DataMissingError):
-        DataConfig(name="mnist").load()
+        Data(name="mnist").load()
     assert fake_torchvision.calls == []  # loading never downloads
     fake_torchvision.reader = write_mnist
     where = sets.download("mnist")
@@ -157,7 +157,7 @@ def test_real_mnist_has_its_known_counts(real_data):
     found = _published.find_idx("MNIST", real_data)
     if found is None:
         pytest.skip("no MNIST in TUNEPARTS_DATA")
-    parts = found.read(DataConfig(name="mnist"), None)
+    parts = found.read(Data(name="mnist"), None)
     counts = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     assert np.bincount(parts.train.labels).tolist() == counts
     assert parts.test.inputs.shape == (10_000, 1, 28, 28)
@@ -172,7 +172,7 @@ def test_files_of_old_torchvisions_are_not_read(data_dir, write_mnist):
     for name, num in (("training", 40), ("test", 20)):
         wrong = (torch.full((num, 28, 28), 255, dtype=torch.uint8), torch.full((num,), 99))
         torch.save(wrong, old / f"{name}.pt")
-    task = DataConfig(name="mnist").load()
+    task = Data(name="mnist").load()
     np.testing.assert_array_equal(task.train.inputs[:, 0], arrays["train-images-idx3-ubyte"])
     np.testing.assert_array_equal(task.train.labels, arrays["train-labels-idx1-ubyte"])
 
@@ -196,7 +196,7 @@ def tiny(data_dir, write_image):
 
 
 def test_tiny_imagenet_takes_val_labels_from_the_annotations(tiny):
-    task = DataConfig(name="tinyimagenet").load()
+    task = Data(name="tinyimagenet").load()
     assert task.in_shape == (3, 64, 64)
     assert task.train.labels.tolist() == [0, 0, 1, 1, 2, 2]
     assert task.test.labels.tolist() == [2, 0, 1, 0]
@@ -204,23 +204,23 @@ def test_tiny_imagenet_takes_val_labels_from_the_annotations(tiny):
 
 
 def test_tiny_imagenet_may_be_shrunk(tiny):
-    assert DataConfig(name="tinyimagenet", image_size=32).load().in_shape == (3, 32, 32)
+    assert Data(name="tinyimagenet", image_size=32).load().in_shape == (3, 32, 32)
 
 
 def test_annotations_that_are_missing_or_wrong_are_named(tiny):
     path = tiny / "val" / "val_annotations.txt"
     path.write_text(path.read_text().replace("n02", "n99"))
     with pytest.raises(DataError, match=r"val_annotations\.txt does not give .*n99"):
-        DataConfig(name="tinyimagenet").load()
+        Data(name="tinyimagenet").load()
     path.unlink()
     with pytest.raises(DataError, match=r"labels in .*val_annotations\.txt"):
-        DataConfig(name="tinyimagenet").load()
+        Data(name="tinyimagenet").load()
 
 
 def test_an_image_without_annotation_is_named(tiny, write_image):
     write_image(tiny / "val" / "images" / "val_9.JPEG", 0, (64, 64))
     with pytest.raises(DataError, match=r"val_9\.JPEG has no label"):
-        DataConfig(name="tinyimagenet").load()
+        Data(name="tinyimagenet").load()
 
 
 VAL = ["n02", "n03", "n01"]
@@ -260,7 +260,7 @@ def _check(task):
 def test_validation_images_sorted_into_folders(imagenet, write_image):
     for wnid in WNIDS:
         write_image(imagenet / "val" / wnid / "a.JPEG", 80 * WNIDS.index(wnid), (64, 64))
-    task = DataConfig(name="imagenet", image_size=32).load()
+    task = Data(name="imagenet", image_size=32).load()
     assert task.in_shape == (3, 32, 32)
     assert task.test.labels.tolist() == [0, 1, 2]
     np.testing.assert_allclose(task.test.inputs.mean(axis=(1, 2, 3)), [0, 80, 160], atol=2)
@@ -268,20 +268,20 @@ def test_validation_images_sorted_into_folders(imagenet, write_image):
 
 def test_the_usual_size_is_224(imagenet, write_image):
     write_image(imagenet / "val" / "n01" / "a.JPEG", 0, (64, 64))
-    assert DataConfig(name="imagenet").load().in_shape == (3, 224, 224)
+    assert Data(name="imagenet").load().in_shape == (3, 224, 224)
 
 
 def test_flat_validation_images_with_a_label_file(imagenet, write_image):
     _flat_val(imagenet, write_image)
     lines = [f"ILSVRC2012_val_{i:08d}.JPEG {wnid}\n" for i, wnid in enumerate(VAL, start=1)]
     (imagenet / "val_labels.txt").write_text("".join(lines))
-    _check(DataConfig(name="imagenet", image_size=32).load())
+    _check(Data(name="imagenet", image_size=32).load())
 
 
 def test_flat_validation_images_with_the_development_kit(imagenet, write_image):
     _flat_val(imagenet, write_image)
     _devkit(imagenet, [3, 1, 2])
-    _check(DataConfig(name="imagenet", image_size=32).load())
+    _check(Data(name="imagenet", image_size=32).load())
 
 
 @pytest.mark.parametrize("ids", [[3, 1, 9], [3, 1, 4]])
@@ -289,18 +289,18 @@ def test_a_kit_that_names_no_class_of_the_training_part_is_refused(imagenet, wri
     _flat_val(imagenet, write_image)
     _devkit(imagenet, ids)
     with pytest.raises(DataError, match=r"ground_truth\.txt does not give"):
-        DataConfig(name="imagenet", image_size=32).load()
+        Data(name="imagenet", image_size=32).load()
 
 
 def test_flat_validation_images_without_labels_say_what_to_do(imagenet, write_image):
     _flat_val(imagenet, write_image)
     with pytest.raises(DataError, match=r"labels in .*val_labels\.txt or .*a line"):
-        DataConfig(name="imagenet", image_size=32).load()
+        Data(name="imagenet", image_size=32).load()
 
 
 def test_missing_validation_images_are_named(imagenet):
     with pytest.raises(DataError, match=r"imagenet/val must hold"):
-        DataConfig(name="imagenet", image_size=32).load()
+        Data(name="imagenet", image_size=32).load()
 
 
 def test_the_inventory_gives_the_official_sizes(imagenet, tiny):
@@ -335,7 +335,7 @@ def archives(data_dir):
 
 
 def test_images_and_labels_keep_their_order(archives):
-    task = DataConfig(name="cifar10").load()
+    task = Data(name="cifar10").load()
     assert task.train.inputs[:, 1, 5, 5].tolist() == [10, 20, 30, 40]
     assert task.train.labels.tolist() == [2, 0, 1, 2]
     assert task.test.labels.tolist() == [1, 0]
@@ -347,7 +347,7 @@ def test_images_and_labels_keep_their_order(archives):
 def test_a_truncated_archive_is_named(archives, keep):
     archives["train"].write_bytes(archives["train"].read_bytes()[:keep])
     with pytest.raises(DataError, match=r"cifar10_jpeg_train\.npz is truncated"):
-        DataConfig(name="cifar10").load()
+        Data(name="cifar10").load()
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_a_truncated_archive_is_named(archives, keep):
 def test_arrays_that_do_not_fit_are_refused(archives, changes):
     _pack(archives["train"], [10, 20, 30, 40], [2, 0, 1, 2], changes)
     with pytest.raises(DataError, match=r"cifar10_jpeg_train\.npz: offsets, labels"):
-        DataConfig(name="cifar10").load()
+        Data(name="cifar10").load()
 
 
 def test_a_broken_image_is_named_by_number(archives):
@@ -374,7 +374,7 @@ def test_a_broken_image_is_named_by_number(archives):
     arrays["jpeg"][start:end] = 0
     np.savez(archives["test"], **arrays)
     with pytest.raises(DataError, match=r"cifar10_jpeg_test\.npz/1 cannot be decoded"):
-        DataConfig(name="cifar10").load()
+        Data(name="cifar10").load()
 
 
 def test_one_archive_alone_is_not_the_set(archives, data_dir):
@@ -387,7 +387,7 @@ def test_real_cifar10_looks_as_published(real_data):
     found = _published.find_packed(real_data, name="cifar10", image_size=32)
     if found is None:
         pytest.skip("no packed CIFAR-10 in TUNEPARTS_DATA")
-    task = DataConfig(name="cifar10").load()
+    task = Data(name="cifar10").load()
     assert np.bincount(task.train.labels).tolist() == [5000] * 10
     assert np.bincount(task.test.labels).tolist() == [1000] * 10
     # JPEG keeps means and spreads to within half a grey level of the original's.
@@ -412,7 +412,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(archives, monkeypatch):
     assert archives["test"].stat().st_size < 100_000
     monkeypatch.setattr(np.lib.format, "read_array", lambda *_, **__: pytest.fail("it was read"))
     with pytest.raises(DataError, match=r"`labels` would have 20,000,\d\d\d"):
-        DataConfig(name="cifar10").load()
+        Data(name="cifar10").load()
     assert {name: found for name, found, _ in sets.inventory()}["cifar10"] is None
 
 

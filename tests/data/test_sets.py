@@ -10,32 +10,32 @@ from sklearn.datasets import load_digits
 
 from tuneparts.core.errors import DataMissingError, UnknownNameError
 from tuneparts.data import sets
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.sets import _blobs, _InputSelection, _stripes
 
 
 def test_the_data_folder_comes_before_downloads(data_dir, cache_dir, write_mnist):
     write_mnist(cache_dir / "downloads", num_train=30)
-    assert len(DataConfig(name="mnist").load().train) == 30
+    assert len(Data(name="mnist").load().train) == 30
     write_mnist(data_dir, num_train=40)
-    assert len(DataConfig(name="mnist").load().train) == 40
+    assert len(Data(name="mnist").load().train) == 40
 
 
 def test_without_a_data_folder_downloads_are_found(cache_dir, write_mnist, monkeypatch):
     monkeypatch.delenv("TUNEPARTS_DATA")
     write_mnist(cache_dir / "downloads", num_train=30)
-    assert len(DataConfig(name="mnist").load().train) == 30
+    assert len(Data(name="mnist").load().train) == 30
 
 
 def test_an_override_is_the_only_place(data_dir, tmp_path, write_mnist):
     write_mnist(data_dir)
     with pytest.raises(DataMissingError, match=f"not found in {tmp_path / 'other'}"):
-        DataConfig(name="mnist", root=str(tmp_path / "other")).load()
+        Data(name="mnist", root=str(tmp_path / "other")).load()
 
 
 def test_a_missing_set_names_the_folders_and_the_cure(data_dir, cache_dir):
     with pytest.raises(DataMissingError) as caught:
-        DataConfig(name="mnist").load()
+        Data(name="mnist").load()
     message = str(caught.value)
     assert str(data_dir) in message
     assert str(cache_dir / "downloads") in message
@@ -73,7 +73,7 @@ def test_the_inventory_is_quick(real_data):
 @pytest.mark.parametrize("name", ["digits", "input_selection", "blobs", "stripes"])
 def test_the_inventory_agrees_with_what_is_read(name):
     found = sets.lookup(name).find(sets._roots())
-    task = DataConfig(name=name).load()
+    task = Data(name=name).load()
     assert (found.num_train, found.num_test) == (len(task.train), len(task.test))
     assert (found.shape, found.num_classes) == (task.in_shape, task.num_classes)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tuneparts.core.errors import DataError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.task import Examples, StoredImages, Task, digest
 
 
@@ -78,7 +78,7 @@ def test_what_is_not_an_array_of_images_is_refused(tmp_path):
         StoredImages(tmp_path / "flat.npy")
 
 
-CONFIG = DataConfig(name="blobs", num_train=30, num_val=10, num_test=10)
+CONFIG = Data(name="blobs", num_train=30, num_val=10, num_test=10)
 
 
 def test_equal_loads_have_equal_digests() -> None:
@@ -116,5 +116,5 @@ def test_images_on_disk_are_known_by_file_and_rows(data_dir, write_image, monkey
             for i in range(4):
                 write_image(data_dir / "f" / part / name / f"{i}.png", 10 * i)
     monkeypatch.setattr(image_files, "IN_MEMORY_BYTES", 0)
-    found = {digest(DataConfig(name="folder:f", num_train=num).load()) for num in (4, 4, 6)}
+    found = {digest(Data(name="folder:f", num_train=num).load()) for num in (4, 4, 6)}
     assert len(found) == 2

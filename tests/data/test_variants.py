@@ -9,7 +9,7 @@ from scipy import ndimage
 from tuneparts.core.errors import ConfigError, DataError, DataMissingError
 from tuneparts.data import _variants
 from tuneparts.data._variants import angles, resample
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_every_condition_is_its_block_of_the_published_array(folder, data_dir):
 
 
 def test_a_task_has_the_corruptions_of_its_test_images(folder, cifar10):
-    task = DataConfig(name="cifar10", corrupted="main", num_test=3, seed=0).load()
+    task = Data(name="cifar10", corrupted="main", num_test=3, seed=0).load()
     found = task.corrupted
     assert sorted(found.labels.tolist()) == [0, 1, 2]
     assert found.labels.tolist() == LABELS[found.rows].tolist()
@@ -138,11 +138,11 @@ def test_a_task_has_the_corruptions_of_its_test_images(folder, cifar10):
     assert found.images("snow", 2)[:, 1, 5, 5].tolist() == levels
     again = pickle.loads(pickle.dumps(task)).corrupted
     assert np.array_equal(again.images("snow", 2), found.images("snow", 2))
-    assert DataConfig(name="cifar10").load().corrupted is None
+    assert Data(name="cifar10").load().corrupted is None
 
 
 def test_images_are_shrunk_as_those_that_nets_are_trained_on(folder, cifar10):
-    task = DataConfig(name="cifar10", corrupted="main", pool=4).load()
+    task = Data(name="cifar10", corrupted="main", pool=4).load()
     assert task.corrupted.images("fog", 1).shape == (NUM, *task.in_shape) == (NUM, 3, 8, 8)
 
 
@@ -159,13 +159,13 @@ def test_a_missing_set_is_named_with_its_cure(name, title, data_dir, cifar10):
     with pytest.raises(DataMissingError, match=rf"{title}, the corrupted .* Unpack {title}\.tar"):
         _variants.find_corrupted(name, "main", [data_dir])
     with pytest.raises(DataMissingError, match="leave `corrupted` out"):
-        DataConfig(name="cifar10", corrupted="main").load()
+        Data(name="cifar10", corrupted="main").load()
 
 
 def test_images_of_other_classes_are_refused(folder, cifar10):
     np.save(folder / "labels.npy", np.tile(LABELS + 1, 5))
     with pytest.raises(DataError, match=r"labels up to 3, but `cifar10` only 3 classes"):
-        DataConfig(name="cifar10", corrupted="main").load()
+        Data(name="cifar10", corrupted="main").load()
 
 
 def test_damaged_files_are_named(folder, data_dir):
@@ -193,8 +193,8 @@ def test_damaged_files_are_named(folder, data_dir):
 def test_only_upright_cifar_has_published_corruptions():
     for values in ({"name": "digits"}, {"name": "cifar10", "rotated": True}):
         with pytest.raises(ValueError, match="leave it out"):
-            DataConfig(**values, corrupted="main")
+            Data(**values, corrupted="main")
     with pytest.raises(ValueError, match="leave `target` out"):
-        DataConfig(name="cifar10", corrupted="main", target="values")
+        Data(name="cifar10", corrupted="main", target="values")
     with pytest.raises(ConfigError):
-        DataConfig(name="cifar10").replaced({"corrupted": "some"})
+        Data(name="cifar10").replaced({"corrupted": "some"})

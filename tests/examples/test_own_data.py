@@ -7,7 +7,7 @@ import pytest
 import tuneparts
 from tuneparts import Results
 from tuneparts.core.errors import ConfigError, DataError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.executors import Place, execute
 from tuneparts.results.figures import gallery
 from tuneparts.results.figures.drawing import Drawing
@@ -87,12 +87,12 @@ def test_data_is_named_by_a_function_alone() -> None:
     target = {"data": module.springs, "metric": "lml/per_example"}
     with pytest.raises(DataError, match="use the target `values`"):
         search.replaced(target).load_data()
-    assert search.replaced(target).data == DataConfig(name=module.springs)
+    assert search.replaced(target).data == Data(name=module.springs)
 
 
 OWN_TARGET = """
 import numpy as np
-from tuneparts import Arm, DataConfig, Direction, Metric, Search, Standard, Target
+from tuneparts import Arm, Data, Direction, Metric, Search, Standard, Target
 
 class Absolute(Target):
     metrics = (Metric("own_mae", Direction.DOWN, "m", 4, "mean absolute error"),)
@@ -110,7 +110,7 @@ def heights():
 def search(scale):
     return Search(
         name="own_target", question="How high?", scale=scale, steps=8, seeds=(0, 1),
-        data=DataConfig(name=heights, num_val=10, target=Absolute),
+        data=Data(name=heights, num_val=10, target=Absolute),
         arms=(Arm(name="a", config=Standard(steps=8, interval=4, batch_size=10)),),
     )
 """

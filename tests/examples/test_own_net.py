@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.executors import Place, execute
 from tuneparts.methods import catalog
 from tuneparts.search import load
@@ -47,7 +47,7 @@ WITH_NET = [
 
 @pytest.mark.parametrize("method", WITH_NET)
 def test_every_method_that_takes_a_net_takes_one_of_ones_own(method: str) -> None:
-    task = DataConfig(name="stripes", num_train=60, num_val=20, num_test=20).load()
+    task = Data(name="stripes", num_train=60, num_val=20, num_test=20).load()
     changes: dict[str, Any] = {"steps": 8, "interval": 8, "batch_size": 8}
     net = {"name": "own_net:small_net", "width": 6}
     with _importable(EXAMPLE.parent):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tests.executors.test_local import facts
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.executors import Place, execute, logs
 from tuneparts.executors._packed import PackExecution
 from tuneparts.executors.worker import TrialSetting, reports_of
@@ -89,7 +89,7 @@ def search(*, packed: int = 3, trials: int = 4, deadly: Any = None, **fields: An
         name="packed",
         question="Are packed trials the same?",
         scale=Scale.SMOKE,
-        data=DataConfig(name="digits", num_train=20, num_val=10, num_test=10),
+        data=Data(name="digits", num_train=20, num_val=10, num_test=10),
         metric="val/nll",
         steps=8,
         seeds=(0,),

@@ -229,7 +229,7 @@ print(execute(shared_search(), folder=Path(sys.argv[1]), place=Place("ray", sys.
 
 
 def shared_search() -> Any:
-    from tuneparts.data.config import DataConfig
+    from tuneparts.data.config import Data
     from tuneparts.search.algorithms.halving import Asha
     from tuneparts.search.arm import Arm
     from tuneparts.search.space import Uniform
@@ -245,7 +245,7 @@ def shared_search() -> Any:
         name="shared",
         question="Do two drivers share a cluster?",
         scale=Scale.SMOKE,
-        data=DataConfig(name="digits", num_train=20, num_val=10, num_test=10),
+        data=Data(name="digits", num_train=20, num_val=10, num_test=10),
         metric="val/accuracy",
         steps=8,
         seeds=(0,),

@@ -24,7 +24,7 @@ from tuneparts.core.config import parse
 from tuneparts.core.errors import CheckpointError, TunepartsError
 from tuneparts.data import _images as image_files
 from tuneparts.data import _published, own
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.task import StoredImages
 from tuneparts.methods.pwfn import codefile
 from tuneparts.search import load
@@ -49,7 +49,7 @@ def good_search() -> Search:
         name="fuzz",
         question="What if?",
         scale=Scale.SMOKE,
-        data=DataConfig(name="digits", num_train=20, num_val=10, num_test=10),
+        data=Data(name="digits", num_train=20, num_val=10, num_test=10),
         metric="val/accuracy",
         steps=8,
         seeds=(0, 1),

@@ -49,7 +49,7 @@ _GROWS = {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
 SEARCH = '''"""Does the search survive?"""
 
 from tests.harness.faulty import FaultyConfig
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Search
 from tuneparts.search.arm import Arm
@@ -76,7 +76,7 @@ def search(scale: Scale) -> Search:
         name="null",
         question="Does the search survive?",
         scale=scale,
-        data=DataConfig(name="digits", num_train=20, num_val=10, num_test=10),
+        data=Data(name="digits", num_train=20, num_val=10, num_test=10),
         metric="val/accuracy",
         steps=8,
         seeds=(0,),

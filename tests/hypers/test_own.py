@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tuneparts.core import schema
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.target import Classes, Values
 from tuneparts.hypers import KINDS, Call, Hyper, Hypers, Noise, Number
 from tuneparts.hypers.hyper import POSITIVE, REAL
@@ -86,7 +86,7 @@ def _own_schema(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def context() -> Context:
-    task = DataConfig(name="stripes", num_train=96, num_val=32, num_test=32).load()
+    task = Data(name="stripes", num_train=96, num_val=32, num_test=32).load()
     return Context(task=task, seed=0, device=torch.device("cpu"))
 
 
@@ -346,7 +346,7 @@ class TestDriver:
             Standard(hypers={"sums": Sums()}).check(context.task)
 
     def test_what_is_made_for_classes(self) -> None:
-        task = DataConfig(name="stripes", num_train=20, num_val=8, num_test=8).load()
+        task = Data(name="stripes", num_train=20, num_val=8, num_test=8).load()
         labels = dataclasses.replace(task.train, labels=task.train.labels[:, None] * 1.0)
         other = dataclasses.replace(task, train=labels, num_classes=0, target=Values())
         with pytest.raises(ConfigError, match="`s` acts on the logits of classes"):

@@ -13,7 +13,7 @@ NULL_SEARCH = '''
 """Does the driver survive?"""
 
 from tests.harness.faulty import FaultyConfig
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Search
 from tuneparts.search.arm import Arm
@@ -35,7 +35,7 @@ def search(scale: Scale) -> Search:
         name="null",
         question="Does the driver survive?",
         scale=scale,
-        data=DataConfig(name="digits", num_train=20, num_val=10, num_test=10),
+        data=Data(name="digits", num_train=20, num_val=10, num_test=10),
         metric="val/accuracy",
         steps=8,
         seeds=(0,),

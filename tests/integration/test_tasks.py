@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tuneparts.core.errors import PlacementError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.executors import Place, execute
 from tuneparts.methods.federated import Federated
 from tuneparts.search.arm import Arm, Resources
@@ -54,7 +54,7 @@ def a_search(**fields) -> Search:
         name="tasks",
         question="Do tasks change a number?",
         scale=Scale.SMOKE,
-        data=DataConfig(name="digits", num_train=80, num_val=20, num_test=20),
+        data=Data(name="digits", num_train=80, num_val=20, num_test=20),
         metric="val/accuracy",
         steps=40,
         seeds=(0,),

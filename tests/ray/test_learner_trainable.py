@@ -8,13 +8,13 @@ import pytest
 
 from tests.harness.faulty import FaultyConfig
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.objective import Objective
 from tuneparts.search.arm import Resources
 from tuneparts.testing.null import NullConfig
 
 pytestmark = pytest.mark.ray
-DATA = DataConfig(name="digits", num_train=60, num_val=40, num_test=40)
+DATA = Data(name="digits", num_train=60, num_val=40, num_test=40)
 
 
 def parabola(config: dict[str, Any]) -> Any:

@@ -203,12 +203,12 @@ def test_a_restored_experiment_doubles_nothing(
     """Cut off after some reports, and continued by `Tuner.restore`: two trials, two runs."""
     from ray import tune
 
-    from tuneparts.data.config import DataConfig
+    from tuneparts.data.config import Data
     from tuneparts.ray import trainable
     from tuneparts.testing.null import NullConfig
 
     monkeypatch.setenv("TUNE_GLOBAL_CHECKPOINT_S", "0")
-    data = DataConfig(name="digits", num_train=20, num_val=10, num_test=10)
+    data = Data(name="digits", num_train=20, num_val=10, num_test=10)
     null = trainable(NullConfig, data=data, steps=8, interval=2)
 
     class Cut(tune.Callback):  # type: ignore[misc]

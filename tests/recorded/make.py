@@ -29,7 +29,7 @@ CLIMB = {
 }
 SMOKE = {"scale": "smoke"}
 NET = {"steps": 20, "interval": 10, "net": Mlp(widths=(4,))}
-DIGITS = tp.DataConfig(name="digits", rotated=True, num_train=200, num_val=100)
+DIGITS = tp.Data(name="digits", rotated=True, num_train=200, num_val=100)
 
 
 def climbed(name: str, algorithm: tp.Algorithm, **changes: object) -> tp.Search:
@@ -45,7 +45,7 @@ def climbed(name: str, algorithm: tp.Algorithm, **changes: object) -> tp.Search:
     return tp.Search(**given, steps=8, seeds=(0, 1, 2), arms=arms, **changes)
 
 
-def trained(name: str, *arms: tp.Arm, data: tp.DataConfig = DIGITS) -> tp.Search:
+def trained(name: str, *arms: tp.Arm, data: tp.Data = DIGITS) -> tp.Search:
     """Arms that train a net."""
     given = {
         "name": name,
@@ -67,7 +67,7 @@ def searches() -> dict[str, tp.Search]:
     plain = tp.Arm(name="none", config=standard())
     rates = {"optimiser.lr": tp.Uniform(low=1e-4, high=1e-1, log=True)}
     affine = {"hypers": {"affine": {}}}
-    data = tp.DataConfig(name=own.own_data, num_val=12, num_test=12)
+    data = tp.Data(name=own.own_data, num_val=12, num_test=12)
     nets = standard(net=own.own_net, batch_size=12)
     return {
         "random": climbed("random", tp.RandomSearch(num_trials=6)),

@@ -1,6 +1,6 @@
 from tuneparts.core import schema
 from tuneparts.core.schema import Direction, Metric
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.baselines.config import Standard
 from tuneparts.search import card, load
 from tuneparts.search.algorithms.sampler import Pruned, Tpe
@@ -62,9 +62,9 @@ def test_data_and_nets_in_words():
 
 
 def test_the_truth_is_known_where_data_is_made():
-    assert DataConfig(name="digits", rotated=True).truth.keys() == {"hyper/rotation"}
-    assert DataConfig(name="input_selection").truth == {"hyper/num_kept": 15.0}
-    assert DataConfig(name="digits").truth == {}
+    assert Data(name="digits", rotated=True).truth.keys() == {"hyper/rotation"}
+    assert Data(name="input_selection").truth == {"hyper/num_kept": 15.0}
+    assert Data(name="digits").truth == {}
 
 
 def test_a_class_without_words_of_its_own_is_named():

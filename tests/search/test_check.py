@@ -9,7 +9,7 @@ from torch import nn
 
 from tuneparts.core import settings
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.hypers import Hyper
 from tuneparts.methods.baselines.config import PosthocLaplace, Standard
 from tuneparts.methods.ensembles.config import UniversallySlimmable
@@ -72,7 +72,7 @@ def asked(config: Any, **fields: Any) -> Search:
         "name": "asked",
         "question": "Does it fit?",
         "scale": Scale.SMOKE,
-        "data": DataConfig(name="digits", num_train=60, num_val=20, num_test=10),
+        "data": Data(name="digits", num_train=60, num_val=20, num_test=10),
         "metric": "val/accuracy",
         "steps": 4,
         "seeds": (3,),

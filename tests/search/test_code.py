@@ -23,13 +23,13 @@ class Mine(NullConfig):
     steps: int = 4
 """
 SEARCH = """
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.search.spec import Search
 from tuneparts.search.arm import Arm
 from tuneparts.search.spec import Scale
 
 def search(scale):
-    data = DataConfig(name="digits", num_train=20, num_val=10, num_test=10)
+    data = Data(name="digits", num_train=20, num_val=10, num_test=10)
     return Search(
         name="mine", question="Why?", scale=scale, metric="val/accuracy", seeds=(0, 1), steps=4,
         data=data, arms=(Arm(name="one", config=Mine()),),

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from tuneparts.core.errors import DataError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.search import data_record
 
-CONFIG = DataConfig(name="blobs", num_train=30, num_val=10, num_test=10)
+CONFIG = Data(name="blobs", num_train=30, num_val=10, num_test=10)
 
 
 def test_it_says_what_a_run_learns_from(tmp_path) -> None:

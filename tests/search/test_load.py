@@ -81,7 +81,7 @@ def _question_with_neighbour(folder, notes: str):
 QUESTION = '''"""Why?"""
 from neighbour import NOTES
 from tuneparts.methods.baselines.config import Standard
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.search.arm import Arm
 from tuneparts.search.spec import Search
 
@@ -90,7 +90,7 @@ def search(scale):
     assert late is NOTES
     return Search(
         name="asked", question="Why?", notes=NOTES, scale=scale, metric="val/accuracy", seeds=(0,),
-        data=DataConfig(name="digits"), steps=4,
+        data=Data(name="digits"), steps=4,
         arms=(Arm(name="one", config=Standard(steps=4, interval=2)),),
     )
 '''
@@ -213,8 +213,8 @@ def test_it_is_said_which_of_two_searches_of_one_name_is_taken(
         ),
         ('"""Why?"""\nimport nowhere\n', "line 2: ModuleNotFoundError: No module named 'nowhere'"),
         (
-            '"""Why?"""\nfrom tuneparts import DataConfig\ndef search(scale):\n'
-            "    return DataConfig(name='mnits')\n",
+            '"""Why?"""\nfrom tuneparts import Data\ndef search(scale):\n'
+            "    return Data(name='mnits')\n",
             "line 4: .*Did you mean `mnist`",
         ),
         (

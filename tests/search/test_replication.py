@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from tuneparts.core import seeding
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.task import digest
 from tuneparts.executors import Place, execute
 from tuneparts.executors.worker import TrialSetting, trial_data
@@ -24,12 +24,12 @@ from tuneparts.search.journal import records
 from tuneparts.search.space import Uniform
 from tuneparts.search.spec import Scale, Search
 
-DIGITS = DataConfig(name="digits", rotated=True, num_train=50, num_val=20, num_test=30)
+DIGITS = Data(name="digits", rotated=True, num_train=50, num_val=20, num_test=30)
 SHORT = Standard(steps=2, interval=1, batch_size=5)
 RATES: dict[str, Any] = {"optimiser.lr": Uniform(low=1e-3, high=1e-1, log=True)}
 
 
-def asked(*arms: Arm, data: DataConfig = DIGITS, seeds: tuple[int, ...] = (0, 1)) -> Search:
+def asked(*arms: Arm, data: Data = DIGITS, seeds: tuple[int, ...] = (0, 1)) -> Search:
     return Search(
         name="asked",
         question="?",
@@ -57,7 +57,7 @@ def test_a_replicate_draws_split_angles_and_the_digits_test_part() -> None:
         assert len(task.train) + len(task.test) == 1797
 
 
-DigitsOnly = DataConfig(name="digits")
+DigitsOnly = Data(name="digits")
 
 
 def test_a_given_seed_fixes_the_data_as_it_always_was() -> None:
@@ -74,9 +74,9 @@ def seeded(seed: int = 0) -> tuple[Any, Any]:
 
 
 def test_a_data_function_that_takes_a_seed_gets_that_of_the_replicate() -> None:
-    own = DataConfig(name=seeded)
+    own = Data(name=seeded)
     assert not np.isin(own.load(1).train.inputs, own.load(2).train.inputs).any()
-    told = DataConfig(name=seeded, arguments={"seed": 5})
+    told = Data(name=seeded, arguments={"seed": 5})
     assert np.isin(told.load(1).test.inputs, seeded(5)[0]).all()
 
 
@@ -130,7 +130,7 @@ def test_only_what_was_drawn_can_be_adopted() -> None:
 
 
 def test_the_report_says_whether_replicates_have_data_of_their_own(tmp_path: Path) -> None:
-    def said(data: DataConfig) -> str:
+    def said(data: Data) -> str:
         run = runs.create(
             tmp_path, asked(data=data), commit="", command="", versions={}, storage=None
         )

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from studies import reach
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.baselines.config import (
     Augerino,
     Laplace,
@@ -31,7 +31,7 @@ FEW = {"evidence_batch": 4, "evidence_every": 3}
 
 @pytest.fixture(scope="module")
 def context() -> Context:
-    task = DataConfig(name="stripes", num_train=40, num_test=10).load()
+    task = Data(name="stripes", num_train=40, num_test=10).load()
     return Context(task=task, seed=0, device=torch.device("cpu"))
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.task import Task
 from tuneparts.methods import catalog
 from tuneparts.training import checkpoint
@@ -36,7 +36,7 @@ AFFINE = {"hypers": {"affine": {"rotation": 0.4}, "samples": 2}}
 
 @pytest.fixture(scope="module")
 def toy() -> Task:
-    return DataConfig(name="stripes", num_train=96, num_val=32, num_test=32).load()
+    return Data(name="stripes", num_train=96, num_val=32, num_test=32).load()
 
 
 def trained(method: str, task: Task, **changes: Any) -> tuple[Any, Any, dict[str, float]]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tuneparts.core.errors import CheckpointError, DivergedError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.training.config import Method
 from tuneparts.training.learner import Context, Learner
 from tuneparts.training.loop import LoopLearner, Step
@@ -55,7 +55,7 @@ class Constant(PaperLearner):
 
 @pytest.fixture(scope="module")
 def context() -> Context:
-    task = DataConfig(name="stripes", num_train=20, num_val=10, num_test=10).load()
+    task = Data(name="stripes", num_train=20, num_val=10, num_test=10).load()
     return Context(task=task, seed=3, device=torch.device("cpu"))
 
 

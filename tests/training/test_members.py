@@ -4,7 +4,7 @@ import torch
 
 from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.target import Values
 from tuneparts.data.task import Examples, Task
 from tuneparts.methods import catalog
@@ -19,7 +19,7 @@ SIZES = {"steps": 4, "interval": 2, "batch_size": 16, "members": ("digits_cnn", 
 
 @pytest.fixture(scope="module")
 def toy() -> Task:
-    return DataConfig(name="stripes", num_train=64, num_val=16, num_test=20).load()
+    return Data(name="stripes", num_train=64, num_val=16, num_test=20).load()
 
 
 def learner(task: Task, **changes: object) -> DeepEnsembleLearner:

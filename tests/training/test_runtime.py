@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from torch import nn
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.task import Task
 from tuneparts.methods import catalog
 from tuneparts.methods.baselines.config import Standard
@@ -31,7 +31,7 @@ ALL = [
 
 @pytest.fixture(scope="module")
 def task() -> Task:
-    return DataConfig(name="stripes", num_train=96, num_val=32, num_test=32).load()
+    return Data(name="stripes", num_train=96, num_val=32, num_test=32).load()
 
 
 def _config(method: str, changes: dict[str, object]) -> Method:

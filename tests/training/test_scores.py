@@ -10,7 +10,7 @@ import torch
 from tuneparts.core import schema
 from tuneparts.core.errors import ConfigError
 from tuneparts.data._variants import SEVERITIES, CorruptedTest
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.task import Task
 from tuneparts.methods.baselines.config import Standard
 from tuneparts.methods.ensembles.config import DeepEnsemble
@@ -27,7 +27,7 @@ SIZES = {"steps": 4, "interval": 2, "batch_size": 16}
 @pytest.fixture(scope="module")
 def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
     """Stripes with corrupted test images of the same shape, in the published layout."""
-    plain = DataConfig(name="stripes", num_train=64, num_val=16, num_test=20).load()
+    plain = Data(name="stripes", num_train=64, num_val=16, num_test=20).load()
     folder: Path = tmp_path_factory.mktemp("stripes-c")
     rng = np.random.default_rng(0)
     for kind in KINDS:

@@ -113,7 +113,7 @@ def plan_rows(search: Search, costs: Mapping[str, float] | None) -> list[dict[st
         row = {
             "arm": arm.name,
             "method": arm.config.model_dump()["method"],
-            "algorithm": arm.algorithm.kind + (f" after {arm.follows}" if arm.follows else ""),
+            "algorithm": arm.algorithm.kind + (f" after {arm.source}" if arm.source else ""),
             "seeds": list(seeds),
             "trials": arm.trials_per_seed * len(seeds),
             "steps": steps,

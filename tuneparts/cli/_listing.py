@@ -137,7 +137,7 @@ def data(
     """List the data sets, where each was found, or how to get it; with NAME its fields."""
     form = Form.of(as_json=as_json, as_csv=as_csv)
     from tuneparts.data import sets
-    from tuneparts.data.config import DataConfig
+    from tuneparts.data.config import Data
 
     console = terminal(form)
     if download is not None:
@@ -166,7 +166,7 @@ def data(
     for row in rows:
         if form is Form.TABLE and row["set"] == name:
             console.print(", ".join(f"{key} {value}" for key, value in row.items() if value))
-    _fields(form, DataConfig, "--set data.FIELD=VALUE", name)
+    _fields(form, Data, "--set data.FIELD=VALUE", name)
 
 
 def _fields(form: Form, cls: type[BaseModel], how: str, name: str) -> None:

@@ -37,14 +37,14 @@ def fit(
     catalog.METHODS.path_of(method)  # refuses unknown names before torch is imported
     own, of_data = split_changes(changes or [], method)
     from tuneparts.data import sets
-    from tuneparts.data.config import DataConfig
+    from tuneparts.data.config import Data
 
     sets.lookup(data)
     from tuneparts.training.learner import Context, available_device
     from tuneparts.training.process import keep_freed_memory, threads_for
 
     config: Any = catalog.config_class(method)().replaced(own)
-    task = DataConfig(name=data).replaced({"num_val": 100, **of_data}).load()
+    task = Data(name=data).replaced({"num_val": 100, **of_data}).load()
     keep_freed_memory()
     context = Context(task=task, seed=seed, device=available_device())
     with context.seeded_globals():
@@ -110,7 +110,7 @@ def compress(
     a file of weights, of the net that they are of (`--set net=resnet18`). Stopped, the same command
     goes on where it was.
     """
-    from tuneparts.data.config import DataConfig
+    from tuneparts.data.config import Data
     from tuneparts.methods import pwfn
     from tuneparts.methods.pwfn.codefile import TORCHVISION, torchvision_net
     from tuneparts.methods.pwfn.config import Pwfn
@@ -138,7 +138,7 @@ def compress(
     elif arm is not None:
         raise ConfigError(f"--arm {arm}: only a run has arms, but `{source}` is none.")
     else:
-        task = DataConfig(name=data or "digits").replaced({"num_val": 100, **of_data}).load()
+        task = Data(name=data or "digits").replaced({"num_val": 100, **of_data}).load()
         if source.startswith(TORCHVISION):
             net = torchvision_net(source)
         else:

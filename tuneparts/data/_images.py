@@ -26,7 +26,7 @@ from tuneparts.core.errors import DataError
 from tuneparts.data.task import Examples, StoredImages, _DataSource, _Parts
 
 if TYPE_CHECKING:
-    from tuneparts.data.config import DataConfig
+    from tuneparts.data.config import Data
 
 IN_MEMORY_BYTES = 2 << 30
 """Sets up to this size are held in memory; larger ones stay on disk."""
@@ -200,7 +200,7 @@ def find_folder(folder: Path, *, title: str, image_size: int | None = None) -> _
     classes = class_names(folder / "train")
     train_files, test_files = list_images(folder / "train", classes), list_images(test, classes)
 
-    def read(config: "DataConfig", _: int | None) -> _Parts:
+    def read(config: "Data", _: int | None) -> _Parts:
         size = image_size or config.image_size
         return _Parts(
             train_files.examples(image_size=size, title=f"{title}-train"),

@@ -24,7 +24,7 @@ from tuneparts.data._images import ImageFiles, class_names, image_names, list_im
 from tuneparts.data.task import Examples, _DataSource, _Parts
 
 if TYPE_CHECKING:
-    from tuneparts.data.config import DataConfig
+    from tuneparts.data.config import Data
 
 _CIFAR = {"CIFAR10": ("cifar-10-batches-py", 10), "CIFAR100": ("cifar-100-python", 100)}
 _GROUND_TRUTH = Path("ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt")
@@ -122,7 +122,7 @@ def find_photographs(
     if folder is None:
         return None
 
-    def read(config: "DataConfig", _: int | None) -> _Parts:
+    def read(config: "Data", _: int | None) -> _Parts:
         classes, size = class_names(folder / "train"), config.image_size or sizes[2][1]
         train = list_images(folder / "train", classes, inner=inner)
         test = _validation(folder, classes, inner=inner)

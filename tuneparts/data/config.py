@@ -1,16 +1,17 @@
 """The data of a search: a set by name or a function, its variant, its subsets and its splits."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
 from tuneparts.core import schema
-from tuneparts.core.config import Config
+from tuneparts.core.config import Config, parse
 from tuneparts.core.errors import ConfigError, DataError
 from tuneparts.data import _images, _variants, chunks, own, sets
 from tuneparts.data._variants import Part
@@ -19,11 +20,14 @@ from tuneparts.data.target import Classes, ImportPath, Target, _from_anything
 from tuneparts.data.task import Examples, StoredImages, Task, _channel_statistics
 
 
-class DataConfig(Config):
-    """A data set by name, with its variant and its split into train, validation and test.
+class Data(Config):
+    """A data set, with its variant and its split into train, validation and test.
+
+    Sets of ours have classes: `Digits`, `Mnist`, `Cifar10`, ... `Data(name=...)` is of a
+    function, a folder, or a set of an installed package.
 
     Example:
-        >>> task = DataConfig(name="digits", rotated=True, num_train=500, num_val=100).load()
+        >>> task = Digits(rotated=True, num_train=500, num_val=100).load()
         >>> len(task.train), len(task.val), len(task.test), task.in_shape
         (500, 100, 500, (1, 8, 8))
     """
@@ -194,3 +198,67 @@ class DataConfig(Config):
         degrees = _variants.angles(len(official), part, draw)[indices] if self.rotated else None
         turned = _variants.resample(np.asarray(chosen.inputs), degrees_N=degrees, pool=self.pool)
         return Examples(turned, chosen.labels, degrees)
+
+
+class Digits(Data):
+    """Handwritten digits of scikit-learn: 1,797 images of 8 x 8 pixels; always there."""
+
+    name: Literal["digits"] = "digits"
+
+
+class Mnist(Data):
+    """Handwritten digits: 70,000 images of 28 x 28 pixels."""
+
+    name: Literal["mnist"] = "mnist"
+
+
+class FashionMnist(Data):
+    """Clothes: 70,000 images of 28 x 28 pixels."""
+
+    name: Literal["fashion_mnist"] = "fashion_mnist"
+
+
+class Cifar10(Data):
+    """Photographs of ten classes: 60,000 images of 32 x 32 pixels."""
+
+    name: Literal["cifar10"] = "cifar10"
+
+
+class Cifar100(Data):
+    """Photographs of a hundred classes: 60,000 images of 32 x 32 pixels."""
+
+    name: Literal["cifar100"] = "cifar100"
+
+
+class TinyImagenet(Data):
+    """Photographs of 200 classes: 110,000 images of 64 x 64 pixels."""
+
+    name: Literal["tinyimagenet"] = "tinyimagenet"
+
+
+class Imagenet(Data):
+    """Photographs of 1,000 classes, scaled to `image_size` when they are read."""
+
+    name: Literal["imagenet"] = "imagenet"
+
+
+class InputSelection(Data):
+    """Vectors of which half the inputs say something about the label, as Lyle et al. (2020)."""
+
+    name: Literal["input_selection"] = "input_selection"
+
+
+_CLASSES: dict[str, type[Data]] = {
+    cls.model_fields["name"].default: cls for cls in Data.__subclasses__()
+}
+
+
+def read(value: Any) -> Any:
+    """Data in any way that a search takes it, as an object of the class of its name."""
+    if callable(value) or isinstance(value, str):
+        value = {"name": value}
+    if isinstance(value, Data):
+        value = value.model_dump(exclude_unset=True) | {"name": value.name}
+    if not isinstance(value, Mapping):
+        return value
+    return parse(_CLASSES.get(str(value.get("name")), Data), value)

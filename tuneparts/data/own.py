@@ -26,7 +26,7 @@ from tuneparts.data.task import Examples, StoredImages, Task, _Parts
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tuneparts.data.config import DataConfig
+    from tuneparts.data.config import Data
 
 _CHANNELS = (1, 3, 4)
 _PARTS = {"train": "train", "val": "val", "validation": "val", "valid": "val", "test": "test"}
@@ -51,7 +51,7 @@ def _check_arguments(path: str, arguments: Mapping[str, Any]) -> None:
         ) from None
 
 
-def read(path: str, config: "DataConfig", draw: int | None) -> _Parts:
+def read(path: str, config: "Data", draw: int | None) -> _Parts:
     """Call a data function; refuses what it returns if it cannot be learnt from."""
     try:
         make = import_path.find(path)
@@ -108,7 +108,7 @@ def _is_column(value: Any) -> bool:
     return isinstance(value, str) or (is_list and all(isinstance(one, str) for one in value))
 
 
-def _read(part: str, thing: Any, config: "DataConfig") -> dict[str, _Given]:
+def _read(part: str, thing: Any, config: "Data") -> dict[str, _Given]:
     if isinstance(thing, str | os.PathLike):
         return _of_folder(part, Path(thing), config)
     if isinstance(thing, tuple) and len(thing) == 2:
@@ -135,7 +135,7 @@ def _read(part: str, thing: Any, config: "DataConfig") -> dict[str, _Given]:
     return {part: (_stacked(inputs, "inputs"), _stacked(labels, "labels"))}
 
 
-def _of_folder(part: str, path: Path, config: "DataConfig") -> dict[str, _Given]:
+def _of_folder(part: str, path: Path, config: "Data") -> dict[str, _Given]:
     """The parts of an image folder that has `train/`, or all of one that has classes only."""
     looked = [place / path.expanduser() for place in (*config.roots, Path.cwd())]
     folder = next((one for one in looked if one.is_dir()), None)

@@ -30,7 +30,7 @@ from tuneparts.data.chunks import _stratified_order
 from tuneparts.data.task import Examples, _DataSource, _Parts
 
 if TYPE_CHECKING:
-    from tuneparts.data.config import DataConfig
+    from tuneparts.data.config import Data
 
 _PUBLISHED = ("digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "tinyimagenet", "imagenet")
 _GENERATED = ("input_selection", "blobs", "stripes")
@@ -113,7 +113,7 @@ def _stream(seed: int, *name: str) -> np.random.Generator:
     return seeding.numpy_generator(seed, "data", *name)
 
 
-def _read_digits(_: "DataConfig", draw: int | None) -> _Parts:
+def _read_digits(_: "Data", draw: int | None) -> _Parts:
     pixels, labels = _pixels_and_labels()
     # Ink counts 0..16 stretched to 0..255, so that scaling by 255 gives [0, 1] as for any image.
     images = np.round(pixels * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
@@ -176,14 +176,14 @@ class DataSet:
 
 def _generated(
     name: str,
-    draw: "Callable[[DataConfig], Callable[..., Examples]]",
+    draw: "Callable[[Data], Callable[..., Examples]]",
     sizes: tuple[int, int],
     shape: tuple[int, ...],
     num_classes: int,
 ) -> DataSet:
     """A generated set, which makes more than its usual sizes when asked to."""
 
-    def read(config: "DataConfig", replicate: int | None) -> _Parts:
+    def read(config: "Data", replicate: int | None) -> _Parts:
         seed = (config.seed or 0) if replicate is None else replicate
         num_train = max(sizes[0], (config.num_train or 0) + config.num_val)
         train = draw(config)(num_train, seed=seed, part="train")

@@ -59,7 +59,7 @@ class Target(Named):
     """How outputs (B, K) of a net are compared with the labels of B examples.
 
     A subclass at the top of a file defines `losses`, `scores` and `metrics`, and is used as
-    `DataConfig(..., target=Mine())`. Its settings are fields, as in any config.
+    `Data(..., target=Mine())`. Its settings are fields, as in any config.
 
     Example:
         >>> class Absolute(Target):
@@ -301,7 +301,7 @@ class Values(Target):
 class OwnLoss(Target):
     """A function `loss(outputs, y)` of one's own, which gives the loss (B,) of each example.
 
-    `DataConfig(..., target=function)` is short for it. A subclass of `Target` has metrics of its
+    `Data(..., target=function)` is short for it. A subclass of `Target` has metrics of its
     own besides.
 
     Example:

@@ -19,7 +19,7 @@ from tuneparts.data.target import Classes, Target
 
 if TYPE_CHECKING:
     from tuneparts.data._images import EncodedImages
-    from tuneparts.data.config import DataConfig
+    from tuneparts.data.config import Data
 
 
 class StoredImages:
@@ -260,5 +260,5 @@ class _DataSource:
     shape: tuple[int, ...] | None
     """(C, H, W) or (D,); None when it depends on the image size asked for."""
     num_classes: int | None
-    read: "Callable[[DataConfig, int | None], _Parts]"
+    read: "Callable[[Data, int | None], _Parts]"
     """Takes the seed of a replicate that draws its own data; None for the fixed draw."""

@@ -7,7 +7,7 @@ and calling it learnt would be a mistake: it is refused here, with the reason.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
@@ -140,6 +140,8 @@ class Hypers(Config):
     @classmethod
     def _refuse_unknown_keys(cls, values: Any) -> Any:
         """Read the hypers of one's own, and refuse whatever else is no field."""
+        if isinstance(values, Hyper | list | tuple):
+            values = _by_name([values] if isinstance(values, Hyper) else values)
         if not isinstance(values, Mapping):
             return values
         found = {}
@@ -292,6 +294,22 @@ class Hypers(Config):
 
 FIELDS = tuple(name for name in BUILT_IN if name in Hypers.model_fields)
 """Names of the hypers that are fields of `Hypers`, in the order in which they act."""
+
+
+def _by_name(given: Sequence[Any]) -> dict[str, Any]:
+    """Hypers that are given alone, under their usual names; random ones are averaged over draws."""
+    found: dict[str, Any] = {}
+    for hyper in given:
+        ours = (name for name in FIELDS if isinstance(hyper, BUILT_IN[name]))
+        snake = re.sub(r"(?<!^)(?=[A-Z])", "_", type(hyper).__name__).lower()
+        name = next(ours, snake)
+        if name in found:
+            raise ConfigError(f"two hypers are called `{name}`: use `Hypers(a=..., b=...)`.")
+        found[name] = hyper
+    is_random = any(
+        isinstance(one, Hyper) and (one.is_random or one.place() == "inputs") for one in given
+    )
+    return found | ({"samples": 4, "eval_samples": 4} if is_random else {})
 
 
 def _refuse_outside_likelihood(name: str) -> None:

@@ -23,7 +23,6 @@ METHODS = Registry(
         "last_layer": "tuneparts.methods.baselines.config:LastLayer",
         "posthoc_laplace": "tuneparts.methods.baselines.config:PosthocLaplace",
         "partitioned": "tuneparts.methods.partitioned.config:Partitioned",
-        "released": "tuneparts.methods.partitioned.config:ReleasedConfig",
         "federated": "tuneparts.methods.federated.config:Federated",
         "fedavg": "tuneparts.methods.federated.config:FedAvg",
         "pwfn": "tuneparts.methods.pwfn.config:Pwfn",

@@ -336,7 +336,7 @@ def _imagenet(config: nets.Imagenet, in_shape: tuple[int, ...], num_classes: int
             "or `wide_resnet`, which take any number."
         )
     name = config.name.removeprefix("imagenet_")
-    net: nn.Module = _torchvision.load().nets.get_model(name, num_classes=num_classes)
+    net: nn.Module = _torchvision.load().models.get_model(name, num_classes=num_classes)
     for layer in net.modules():
         if isinstance(layer, nn.ReLU):
             layer.inplace = False  # activations may still be read by whoever hooks a layer

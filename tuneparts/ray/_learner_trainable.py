@@ -12,7 +12,7 @@ from ray import tune
 
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.task import NO_DATA, Task
 from tuneparts.executors.place import bundle
 from tuneparts.executors.ray.tasks import RayTasks
@@ -34,7 +34,7 @@ _OF_OBJECTIVES = ("steps", "interval", "seed")
 def trainable(
     method: str | type[Method] | Method | Callable[..., Any],
     *,
-    data: DataConfig | Task | None = None,
+    data: Data | Task | None = None,
     seed: int = 0,
     resources: Resources | None = None,
     **fields: Any,
@@ -63,7 +63,7 @@ def trainable(
 
     Example:
         >>> import tuneparts.ray
-        >>> digits = DataConfig(name="digits", num_train=200, num_val=100)
+        >>> digits = Data(name="digits", num_train=200, num_val=100)
         >>> standard = tuneparts.ray.trainable("standard", data=digits, steps=40)
         >>> standard.__name__, issubclass(standard, tune.Trainable)
         ('standard', True)
@@ -73,7 +73,7 @@ def trainable(
     base = _base(method, fields)
     if base.needs_data and data is None:
         raise ConfigError(
-            f"{type(base).__name__} learns from data, but got none. Pass `data=DataConfig(...)`."
+            f"{type(base).__name__} learns from data, but got none. Pass `data=Data(...)`."
         )
     task = NO_DATA if data is None else data if isinstance(data, Task) else data.load()
     base.check()

@@ -51,7 +51,7 @@ def of(search: Search, selected: pd.DataFrame, *, has_run: bool) -> tuple[Sample
     for arm in search.arms:
         own = selected[selected["arm"] == arm.name]
         hypers = getattr(arm.config, "hypers", None)
-        if arm.follows is not None or hypers is None or not len(own):
+        if arm.source is not None or hypers is None or not len(own):
             continue
         values = {
             str(name).removeprefix("hyper/"): float(value)

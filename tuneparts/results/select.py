@@ -110,7 +110,7 @@ def _summarise(
         row: dict[str, object] = {
             "arm": arm.name,
             "method": arm.method,
-            "follows": arm.follows or "",
+            "source": arm.source or "",
             "seeds": len(picked),
             "seeds_expected": len(arm.seeds),
             "expected": arm.num_expected,

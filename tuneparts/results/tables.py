@@ -178,7 +178,7 @@ def _costs(summary: pd.DataFrame) -> list[_Column]:
         tip, detail = (GLOSSARY["step"] if name == "steps" else ""), 5 * (name == "seconds")
         header = f"{name.replace('_', ' ')} per seed"
         columns.append(_Column(header, cells, detail=min(detail, 1), tip=tip))
-        if name != "updates" and summary["follows"].astype(bool).any():
+        if name != "updates" and summary["source"].astype(bool).any():
             cells = tuple(number(v, decimals) for v in summary[f"{name}_with_leader"])
             header = f"{name} incl. leader"
             columns.append(_Column(header, cells, detail=detail, tip=GLOSSARY["leader"]))

@@ -1,12 +1,13 @@
 """An arm of a search: a method with its config, its space, its algorithm and its resources."""
 
+import difflib
 import itertools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import cached_property
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
@@ -57,28 +58,25 @@ class Resources(Config):
 class Arm(Config):
     """One method, what is varied of it, and how.
 
+    Most arms are written as a method alone, or as `Method.searched_by(...)`.
+
     Example:
-        >>> from tuneparts.methods.baselines.config import Standard
-        >>> from tuneparts.search.algorithms.base import RandomSearch
-        >>> from tuneparts.search.space import Uniform
-        >>> arm = Arm(
-        ...     name="random",
-        ...     config=Standard(steps=400, interval=100),
-        ...     algorithm=RandomSearch(num_trials=8),
-        ...     space={"optimiser.lr": Uniform(low=1e-4, high=1e-1, log=True)},
-        ... )
+        >>> import tuneparts as tp
+        >>> space = {"lr": tp.Uniform(1e-4, 1e-1, log=True)}
+        >>> arm = Arm(config=tp.Standard(), algorithm=tp.RandomSearch(8), space=space)
         >>> arm.trials_per_seed
         8
     """
 
-    name: str = Field(pattern=NAME)
+    name: str = Field(default="", pattern=f"^$|{NAME}")
+    """Its key among the `arms` of the search."""
     config: SerializeAsAny[Method]
     """The method's config. The space varies some of its fields; the others are as they stand."""
     algorithm: Annotated[SerializeAsAny[Algorithm], BeforeValidator(Algorithm.made_from)] = Fixed()
     """Any `Algorithm`, our own or not."""
     space: dict[str, _Dimension] = Field(default_factory=dict)
-    """Dotted path of a field of the config (`optimiser.lr`), or of the search's data
-    (`data.num_train`) -> its distribution."""
+    """Dotted path of a field of the config (`optimiser.lr`, or `lr` if no other field is called
+    so), or of the search's data (`data.num_train`) -> its distribution."""
     points: tuple[dict[str, Annotated[Any, BeforeValidator(_plain)]], ...] = ()
     """What is tried first: path -> value. A point may leave out dimensions, which are drawn."""
     constraint: str | None = None
@@ -88,13 +86,9 @@ class Arm(Config):
     """Dotted path into the search's data (`num_train`) -> what this arm has there instead."""
     seeds: tuple[int, ...] | None = None
     """A replicate runs under each; None takes those of the search."""
-    follows: str | None = None
-    """Name of the leader: train at the hypers of its selected trial, replicate by replicate."""
-    adopts: Literal["hypers", "config"] = "hypers"
-    """What a follower takes over: the hypers that the leader's selected trial ended with, or what
-    that trial drew from the leader's space."""
     fresh_seed: bool = False
-    """Train a follower under a seed that its leader did not select by; the data is the same."""
+    """Train at what another arm found under a seed that it did not select by; the data is the
+    same."""
     resources: Resources = Resources()
     max_failures: int | None = Field(default=None, ge=0)
     """As of the search, for this arm; None takes that of the search."""
@@ -129,10 +123,15 @@ class Arm(Config):
                 f"an arm has a space exactly when its algorithm draws from one, but `{name}` has "
                 f"algorithm `{algorithm}` and {len(self.space)} dimensions"
             )
-        if self.follows is not None and type(self.algorithm) is not Fixed:
-            raise ValueError(f"`{name}` follows `{self.follows}`, so it cannot search itself")
-        if self.follows is None and (self.fresh_seed or self.adopts != "hypers"):
-            raise ValueError(f"`fresh_seed`, `adopts`: about a leader, but `{name}` follows none")
+        if self.config.hypers_from and self.config.config_from:
+            raise ValueError(f"arms['{name}']: has `hypers_from` and `config_from`; leave one out")
+        if self.source is not None and type(self.algorithm) is not Fixed:
+            raise ValueError(
+                f"arms['{name}'].algorithm: trains at what `{self.source}` found, so it cannot "
+                "search itself"
+            )
+        if self.source is None and self.fresh_seed:
+            raise ValueError(f"arms['{name}'].fresh_seed: needs `hypers_from` or `config_from`")
         if self.packed > 1 and not self.config.can_be_packed:
             raise ValueError(
                 f"`packed` = {self.packed} of `{name}`: only the method `standard` is packed, not "
@@ -149,12 +148,61 @@ class Arm(Config):
             raise ValueError(f"the config of `{name}` has a field `data`: its arm cannot vary it")
         if doubled := sorted(set(varied) & set(self.data)):
             raise ValueError(f"`{name}` varies {doubled} of the data and sets them: it does both")
+        return self
+
+    @property
+    def source(self) -> str | None:
+        """The arm at whose hyperparameters, or config, this one trains."""
+        return self.config.hypers_from or self.config.config_from
+
+    def completed(self, shared: Mapping[str, Any]) -> "Arm":
+        """The arm with what all arms of a search share, and whole paths; checked as a whole.
+
+        A field that the arm's own config sets is left as it is.
+        """
+        own, fields = self.config, type(self.config).model_fields
+        new = {n: v for n, v in shared.items() if n in fields and n not in own.model_fields_set}
+        if not own.takes_runtime:
+            new.pop("runtime", None)
+        if "interval" not in own.model_fields_set | new.keys():
+            new["interval"] = max(1, new.get("steps", own.steps) // 10)
+        config = own.replaced(new)
+        paths = {path: self._whole(path, config) for path in self.space}
+        made = self.model_copy(
+            update={
+                "config": config,
+                "space": {paths[path]: dim for path, dim in self.space.items()},
+                "points": tuple(
+                    {paths.get(path, path): value for path, value in point.items()}
+                    for point in self.points
+                ),
+            }
+        )
         # A draw that does not fit the config is refused now, and not in a worker an hour later.
         # One that is read from a run was tried when the run began: reading calls nothing.
         if not is_read.get():
-            self._check_draws()
-            self.algorithm.check(self)
-        return self
+            made._check_draws()
+            made.algorithm.check(made)
+        return made
+
+    def _whole(self, path: str, config: Method) -> str:
+        """The dotted path of a field that is named by its end."""
+        tree = config.model_dump()
+        if path.startswith(DATA) or path.partition(".")[0] in tree:
+            return path
+        paths = list(_paths(tree))
+        found = [one for one in paths if one.endswith(f".{path}")]
+        if len(found) == 1:
+            return found[0]
+        if not found and isinstance(tree.get("params"), dict):
+            return f"params.{path}"
+        where = f"arms['{self.name}'].space['{path}']"
+        if found:
+            raise ConfigError(f"{where}: could be {' or '.join(found)}. Write the one you mean.")
+        ends = {one.rpartition(".")[2]: one for one in paths}
+        near = difflib.get_close_matches(path.rpartition(".")[2], ends, n=1)
+        cure = f" Did you mean `{ends[near[0]]}`?" if near else ""
+        raise ConfigError(f"{where}: no such field of {type(config).__name__}.{cure}")
 
     def _check_draws(self) -> None:
         """Refuse a space that does not fit the config, or is empty, and points not allowed."""
@@ -274,6 +322,14 @@ class Arm(Config):
             )
         for values in itertools.product(*(grid or () for grid in grids.values())):
             yield self.of_data(dict(zip(grids, values, strict=True)))
+
+
+def _paths(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Dotted paths of all fields of a config."""
+    for name, value in tree.items():
+        yield f"{above}{name}"
+        if isinstance(value, Mapping):
+            yield from _paths(value, f"{above}{name}.")
 
 
 def method_config(config: Mapping[str, Any]) -> Method:

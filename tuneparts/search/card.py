@@ -44,7 +44,7 @@ class ArmCard:
     method: str
     trials_per_seed: int
     seeds: tuple[int, ...]
-    follows: str | None = None
+    source: str | None = None
     """The arm whose findings this one starts from; its cost is part of this arm's answer."""
     steps: int = 0
     """Budget of one trial; 0 where it varies."""
@@ -165,7 +165,7 @@ class RunCard:
     def leaders(self, name: str) -> tuple[str, ...]:
         """The arms that this one rests on, nearest first."""
         chain: list[str] = []
-        while (leader := self.arm([name, *chain][-1]).follows) is not None:
+        while (leader := self.arm([name, *chain][-1]).source) is not None:
             if leader in chain:
                 raise ConfigError(f"arms follow one another in a line, but {name} in a circle.")
             chain.append(leader)
@@ -225,13 +225,13 @@ class RunCard:
                     method=arm.config.model_dump()["method"],
                     trials_per_seed=arm.trials_per_seed,
                     seeds=search.seeds_of(arm),
-                    follows=arm.follows,
+                    source=arm.source,
                     is_adaptive=arm.algorithm.is_adaptive,
                     is_free=arm.algorithm.is_free,
                     steps=arm.config.steps,
                     budget_note=masked(arm.budget_note),
                     judged_on=masked(arm.judged_on),
-                    is_tuning=(arm.name, "config") in {(a.follows, a.adopts) for a in search.arms},
+                    is_tuning=arm.name in {one.config.config_from for one in search.arms},
                     what=masked(_what(search, arm)),
                     space=masked(_space(arm.space)),
                 )
@@ -268,8 +268,8 @@ _ADAPTER = TypeAdapter(RunCard)
 def _what(search: "Search", own: "Arm") -> str:
     """What an arm is: its method, its algorithm, and how it differs from the first such arm."""
     parts = [_sentence(own.config) or f"The method `{own.config.model_dump()['method']}`."]
-    if own.follows is not None:
-        parts.append(f"Trained at the hypers that `{own.follows}` found.")
+    if own.source is not None:
+        parts.append(f"Trained at the hypers that `{own.source}` found.")
     if own.trials_per_seed > 1:
         fields = own.algorithm.model_dump(mode="json", exclude_defaults=True)
         # What of Optuna it is is said also where it is the usual one.
@@ -280,7 +280,7 @@ def _what(search: "Search", own: "Arm") -> str:
         parts.append(f"({settings})" if settings else "")
 
     def kind(arm: "Arm") -> tuple[type, type, bool]:
-        return type(arm.config), type(arm.algorithm), arm.follows is None
+        return type(arm.config), type(arm.algorithm), arm.source is None
 
     like = next(one for one in search.arms if kind(one) == kind(own))
     if like.name != own.name:
@@ -289,8 +289,8 @@ def _what(search: "Search", own: "Arm") -> str:
 
 
 def _difference(own: "Arm", like: "Arm") -> str:
-    if own.follows is not None and own.follows != like.follows:
-        return ""  # what it follows says it
+    if own.source is not None and own.source != like.source:
+        return ""  # its source says it
     fields, others = (flat(one.config.model_dump(mode="json")) for one in (own, like))
     found: list[str] = []
     parts: dict[str, list[str]] = {}

@@ -23,7 +23,7 @@ from tuneparts.search.plan import Plan
 from tuneparts.search.spec import Search
 from tuneparts.search.storage import Folder
 
-_SAME = ("config", "space", "follows", "resources", "fresh_seed", "adopts")
+_SAME = ("config", "space", "source", "resources", "fresh_seed", "adopts")
 """What an arm that is named again must share with the one that the run has."""
 
 
@@ -54,7 +54,7 @@ def extended(
             raise UnknownNameError("arm", name, every)
     growing = set(only)
     for arm in reversed(search.arms):  # an arm follows only arms that stand before it
-        growing |= {arm.follows} if arm.name in growing and arm.follows else set()
+        growing |= {arm.source} if arm.name in growing and arm.source else set()
     grown = []
     for name, arm in every.items():
         had = search.seeds_of(arm) if name in growing else arm.seeds

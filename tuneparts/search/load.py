@@ -5,6 +5,7 @@ import importlib.machinery
 import importlib.util
 import inspect
 import json
+import re
 import sys
 import sysconfig
 import traceback
@@ -89,14 +90,19 @@ def load(
         0.5
     """
     path = check(name, scale=scale, trials=trials, changes=(changes := list(changes)))
+    from tuneparts.search import spec
     from tuneparts.search.spec import Scale, Search
 
     with code._importable(path.resolve().parent, afresh=True):
         with _by_line(path):
             module = _module(path)
         keywords = _keywords(module.search, changes)
-        with _by_line(path):
-            search = module.search(Scale(scale), **keywords)
+        named = spec.of_file.set((_name_of(path), question(path), Scale(scale)))
+        try:
+            with _by_line(path):
+                search = module.search(Scale(scale), **keywords)
+        finally:
+            spec.of_file.reset(named)
         if not isinstance(search, Search):
             raise ConfigError(f"`search(scale)` of {path} returned {type(search)}, not a Search.")
         changes = [one for one in changes if one.partition("=")[0] not in keywords]
@@ -147,6 +153,12 @@ def _by_line(path: Path) -> Iterator[None]:
         raise ConfigError(f"{where}: {what}") from error
 
 
+def _name_of(path: Path) -> str:
+    """The name of a search in a file that does not say one."""
+    name = re.sub(r"[^a-z0-9_]+", "_", path.stem.lower())
+    return name if name[:1].isalpha() else f"search_{name}"
+
+
 def _shown(file: Path) -> str:
     """A path as short as it can be typed here."""
     absolute = file.absolute()
@@ -175,11 +187,11 @@ def _changed(
     """A search with what was changed on the command line."""
     tree = search.model_dump(mode="json")
     if arms is not None:
-        leaders, names = {arm.name: arm.follows for arm in search.arms}, list(arms)
+        sources, names = {arm.name: arm.source for arm in search.arms}, list(arms)
         for name in names:
-            if name not in leaders:
-                raise UnknownNameError("arm", name, leaders)
-            names += filter(None, [leaders[name]])  # and the arms that they follow
+            if name not in sources:
+                raise UnknownNameError("arm", name, sources)
+            names += filter(None, [sources[name]])  # and the arms that they take over from
         tree["arms"] = [arm for arm in tree["arms"] if arm["name"] in names]
         if not set(tree["compare"]) <= set(names):  # the contrast of an arm that was left out
             del tree["compare"], tree["answer"]

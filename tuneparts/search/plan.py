@@ -256,18 +256,18 @@ class Plan:
         return any(
             record.rows
             for arm in self.search.arms
-            if arm.follows == trial.arm
+            if arm.source == trial.arm
             for record in self.journal.state.replicate(arm.name, trial.seed).values()
         )
 
     def _start_replicates(self) -> None:
         """Start the replicates that wait for no other.
 
-        One pass is enough: an arm follows only arms that stand before it in the search.
+        One pass is enough: an arm takes over only from arms before it in the search.
         """
         waiting = [r for r in self._replicates.values() if r.proposals is None and not r.done]
         for replicate in waiting:
-            leader = replicate.arm.follows
+            leader = replicate.arm.source
             if leader is None:
                 replicate.proposals = replicate.start(self.search, self._metric)
             elif self._replicates[leader, replicate.seed].done:
@@ -425,13 +425,12 @@ class Plan:
     def _adopted(self, replicate: Replicate, leader: str, found: TrialId) -> dict[str, Any]:
         """What a follower takes over from the leader's selected trial: path -> value."""
         record, led = self.journal.trials[found], self.search.arm(leader)
-        if replicate.arm.adopts == "config":
+        if replicate.arm.config.config_from:
             return {path: at(record.config, path) for path in led.space}
         hypers = getattr(replicate.arm.config, "hypers", None)
         if hypers is None:
             raise ConfigError(
-                f"an arm that follows another takes over its hypers, but the method of "
-                f"`{replicate.arm.name}` has none."
+                f"arms['{replicate.arm.name}'].hypers_from: its method has no hyperparameters."
             )
         assert record.last is not None
         values = {

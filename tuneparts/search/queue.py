@@ -101,7 +101,7 @@ def _steps_after(search: Search) -> dict[str, int]:
     """Arm -> the steps that run one after another in its followers, and in theirs."""
     after = {arm.name: 0 for arm in search.arms}
     for arm in reversed(search.arms):  # a follower stands behind its leader
-        if arm.follows is not None:
+        if arm.source is not None:
             chain = arm.cost.sequential + after[arm.name]
-            after[arm.follows] = max(after[arm.follows], chain)
+            after[arm.source] = max(after[arm.source], chain)
     return after

@@ -11,7 +11,7 @@ import itertools
 import json
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -135,9 +135,9 @@ class Uniform(Dimension):
 
     Example:
         >>> from tuneparts.core.seeding import numpy_generator
-        >>> 1e-4 <= Uniform(low=1e-4, high=1.0, log=True).sample(numpy_generator(0, "lr")) <= 1.0
+        >>> 1e-4 <= Uniform(1e-4, 1.0, log=True).sample(numpy_generator(0, "lr")) <= 1.0
         True
-        >>> Uniform(low=0.0, high=0.5, step=0.1).grid()
+        >>> Uniform(0.0, 0.5, step=0.1).grid()
         (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
     """
 
@@ -146,6 +146,17 @@ class Uniform(Dimension):
     log: bool = False
     step: float | None = Field(default=None, gt=0)
     """Distance of the values that can be drawn; None for any number of the range."""
+
+    def __init__(
+        self,
+        low: float,
+        high: float,
+        *,
+        log: bool = False,
+        step: float | None = None,
+        **kind: Any,
+    ) -> None:
+        super().__init__(**{"low": low, "high": high, "log": log, "step": step, **kind})
 
     @model_validator(mode="after")
     def _check_bounds(self) -> Self:
@@ -218,7 +229,7 @@ class Int(Uniform):
     """A whole number from low to high, both included, evenly or evenly in the logarithm.
 
     Example:
-        >>> Int(low=16, high=64, step=16).grid()
+        >>> Int(16, 64, step=16).grid()
         (16, 32, 48, 64)
     """
 
@@ -226,6 +237,11 @@ class Int(Uniform):
     high: int
     step: int = Field(default=1, gt=0)
     """Distance of the values that can be drawn, from `low` on."""
+
+    def __init__(
+        self, low: int, high: int, *, log: bool = False, step: int = 1, **kind: Any
+    ) -> None:
+        super().__init__(low, high, log=log, step=step, **kind)
 
     def sample(self, rng: np.random.Generator) -> float:
         if not self.log:
@@ -254,7 +270,7 @@ class Normal(Dimension):
     """A number from a normal distribution, cut off at `low` and `high` where they are given.
 
     Example:
-        >>> belief = Normal(mean=0.5, std=0.2, low=0.0, high=1.0)
+        >>> belief = Normal(0.5, 0.2, low=0.0, high=1.0)
         >>> 0.0 <= belief.sample(np.random.default_rng(0)) <= 1.0
         True
     """
@@ -263,6 +279,17 @@ class Normal(Dimension):
     std: float = Field(gt=0)
     low: float | None = None
     high: float | None = None
+
+    def __init__(
+        self,
+        mean: float,
+        std: float,
+        *,
+        low: float | None = None,
+        high: float | None = None,
+        **kind: Any,
+    ) -> None:
+        super().__init__(**{"mean": mean, "std": std, "low": low, "high": high, **kind})
 
     @model_validator(mode="after")
     def _check_bounds(self) -> Self:
@@ -329,7 +356,7 @@ class LogNormal(Normal):
     `mean` and `std` are those of the logarithm; `low` and `high` those of the number itself.
 
     Example:
-        >>> around_a_thousandth = LogNormal(mean=math.log(1e-3), std=1.0)
+        >>> around_a_thousandth = LogNormal(math.log(1e-3), 1.0)
         >>> around_a_thousandth.sample(np.random.default_rng(0)) > 0
         True
     """
@@ -367,8 +394,8 @@ class Choice(Dimension):
 
     Example:
         >>> optimiser = Choice(
-        ...     options={
-        ...         "sgd": {"kind": "sgd", "momentum": Choice(options=(0.0, 0.9))},
+        ...     {
+        ...         "sgd": {"kind": "sgd", "momentum": Choice([0.0, 0.9])},
         ...         "adam": {"kind": "adam"},
         ...     }
         ... )
@@ -377,6 +404,9 @@ class Choice(Dimension):
     """
 
     options: tuple[Any, ...] | dict[str, Any] = Field(min_length=1)
+
+    def __init__(self, options: Sequence[Any] | Mapping[str, Any], **kind: Any) -> None:
+        super().__init__(**{"options": options, **kind})
 
     @field_validator("options", mode="before")
     @classmethod

@@ -6,23 +6,30 @@ A *replicate* is one seed of an arm, with all the trials that its algorithm runs
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from enum import StrEnum
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
+import tuneparts
 from tuneparts.core import schema
-from tuneparts.core.config import Config, differing, parse
+from tuneparts.core.config import Config, differing
 from tuneparts.core.errors import printable
 from tuneparts.core.schema import objective_metric, selection_metric
 from tuneparts.core.selection import Best, Selection
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data, read
 from tuneparts.data.target import Classes
 from tuneparts.data.task import NO_DATA, Task
+from tuneparts.hypers import Hypers
+from tuneparts.nets import Net
 from tuneparts.search.arm import NAME, Arm, variant_name
 from tuneparts.search.space import Value
 from tuneparts.search.stopping import Stop
-from tuneparts.training.config import Runtime
+from tuneparts.training.config import Optimiser, Runtime
+
+if TYPE_CHECKING:
+    from tuneparts import Results
 
 T = TypeVar("T")
 
@@ -50,20 +57,62 @@ class Scale(StrEnum):
 def _usual_metric(fields: Mapping[str, Any]) -> str:
     if fields.get("objectives"):
         return str(fields["objectives"][0])
-    data: DataConfig | None = fields.get("data")
-    return "" if data is None else data.target.reported()[0].name
+    data: Data | None = fields.get("data")
+    arms: tuple[Arm, ...] = fields.get("arms", ())
+    if data is not None:
+        return data.target.reported()[0].name
+    return next((one.name for arm in arms[:1] for one in arm.config.declared_metrics()), "")
+
+
+_SHARED = ("net", "hypers", "steps", "interval", "batch_size", "optimiser", "runtime")
+"""Fields of a search that arms take over where their configs have them and do not set them."""
+of_file: ContextVar[tuple[str, str, Scale]] = ContextVar(
+    "name, question and scale of the file", default=("search", "", Scale.CPU)
+)
+"""What a search that is made in a file need not say."""
 
 
 class Search(Config):
-    """A question, and the arms that are compared to answer it."""
+    """A question, and the arms that are compared to answer it.
 
-    name: str = Field(pattern=NAME)
-    question: str
+    What all arms share stands here; an arm says where it differs.
+
+    Example:
+        >>> import tuneparts as tp
+        >>> search = tp.Search(
+        ...     data=tp.data.Digits(num_val=300),
+        ...     net=tp.nets.DigitsCnn(),
+        ...     steps=400,
+        ...     seeds=3,
+        ...     arms={
+        ...         "default": tp.Standard(),
+        ...         "random": tp.Standard().searched_by(tp.RandomSearch(8), lr=tp.Uniform(0, 0.1)),
+        ...     },
+        ... )
+        >>> search.arm("random").config.steps, search.seeds
+        (400, (0, 1, 2))
+    """
+
+    name: str = Field(default_factory=lambda: of_file.get()[0], pattern=NAME)
+    """That of the file, unless given."""
+    question: str = Field(default_factory=lambda: of_file.get()[1])
+    """The first paragraph of the file, unless given."""
     notes: str = ""
     """What the paper did and what differs here."""
-    scale: Scale
-    data: DataConfig | None = None
+    scale: Scale = Field(default_factory=lambda: of_file.get()[2])
+    """That for which the file was asked, unless given."""
+    data: SerializeAsAny[Data] | None = None
     """What is learnt from; None where no arm needs any."""
+    net: Net | None = None
+    """The net of all arms that name none."""
+    hypers: Hypers | None = None
+    """Those of all arms that name none: learnt, searched or given, as the arm says."""
+    interval: int | None = Field(default=None, gt=0)
+    """Steps between two reports; a tenth of the steps unless given."""
+    batch_size: int | None = Field(default=None, gt=0)
+    optimiser: Optimiser | None = None
+    arms: tuple[Arm, ...] = Field(min_length=1)
+    """Name -> method, or `Arm` for one that needs more than a config."""
     objectives: tuple[str, ...] = ()
     """Several metrics to weigh against each other, such as `("val/accuracy", "size/parameters")`;
     the first is the selection metric, and none is of test data. Empty for one metric."""
@@ -73,10 +122,11 @@ class Search(Config):
     metric: str = Field(default_factory=_usual_metric)
     """The metric that selects one trial of each replicate; never one of test data. The first metric
     of the target, such as `val/accuracy` or `val/mse`, unless given."""
-    steps: int = Field(gt=0)
-    """Budget of every trial in steps; an arm with another one says why in its `budget_note`."""
-    seeds: tuple[int, ...] = Field(min_length=1)
-    arms: tuple[Arm, ...] = Field(min_length=1)
+    steps: int = Field(default_factory=lambda fields: fields["arms"][0].config.steps, gt=0)
+    """Budget of every trial in steps; an arm with another one says why in its `budget_note`. That
+    of the first arm, unless given."""
+    seeds: tuple[int, ...] = Field(default=(0, 1, 2), min_length=1)
+    """A replicate of every arm runs under each; a number stands for 0, 1, 2 and so on."""
     score_test_always: bool = False
     """Score test data at each interval, for curves; selection never reads it."""
     at_once: int | None = Field(default=None, gt=0)
@@ -113,22 +163,33 @@ class Search(Config):
             raise ValueError(f"questions and notes are plain text, but got `{printable(value)}`")
         return value
 
+    @field_validator("arms", mode="before")
+    @classmethod
+    def _name_arms(cls, value: Any) -> Any:
+        """Read a mapping from names to methods or arms."""
+        if not isinstance(value, Mapping):
+            return value
+        return [
+            {**dict(arm if isinstance(arm, Arm | Mapping) else {"config": arm}), "name": name}
+            for name, arm in value.items()
+        ]
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _count_seeds(cls, value: Any) -> Any:
+        return tuple(range(value)) if isinstance(value, int) else value
+
     @field_validator("data", mode="before")
     @classmethod
     def _parse_data(cls, value: Any) -> Any:
-        return {"name": value} if callable(value) or isinstance(value, str) else value
+        return read(value)
 
     @model_validator(mode="after")
     def _check_search(self) -> "Search":
-        if self.runtime is not None:
-            own = {"runtime": self.runtime.model_dump()}
-            arms = tuple(
-                parse(Arm, {**dict(arm), "config": arm.config.replaced(own)})
-                if arm.config.runtime is None and arm.config.takes_runtime
-                else arm
-                for arm in self.arms
-            )
-            object.__setattr__(self, "arms", arms)  # still before anyone has seen this search
+        shared = {name: getattr(self, name) for name in _SHARED}
+        shared = {name: value for name, value in shared.items() if value is not None}
+        arms = tuple(arm.completed(shared) for arm in self.arms)
+        object.__setattr__(self, "arms", arms)  # still before anyone has seen this search
         objectives, names = self.objectives, [arm.name for arm in self.arms]
         if objectives and len(set(objectives)) < max(2, len(objectives)):
             raise ValueError(f"`objectives` = {list(objectives)}: two or more different metrics")
@@ -145,6 +206,10 @@ class Search(Config):
             self._check_arm(arm, self.arms[:position])
         self._check_contrast(names)
         return self
+
+    def run(self, **options: Any) -> "Results":
+        """Run the search to its end, and return what it found; the options are those of `run`."""
+        return tuneparts.run(self, **options)
 
     @property
     def all_objectives(self) -> tuple[schema.Metric, ...]:
@@ -197,17 +262,19 @@ class Search(Config):
                 f"on later ones, but those of `{arm.name}` (`{arm.algorithm.kind}`) do. Leave out "
                 "the arm, or use `stop.hours`"
             )
-        if arm.follows is None:
+        if arm.source is None:
             return
-        leader = next((one for one in before if one.name == arm.follows), None)
-        if leader is None:
-            raise ValueError(f"`{arm.name}` follows `{arm.follows}`, which is not an arm before it")
-        if alone := sorted(set(seeds) - set(self.seeds_of(leader))):
-            raise ValueError(f"`{arm.name}` follows: seeds {alone} are not among the leader's")
-        is_same = type(leader.config) is type(arm.config)
-        if arm.adopts != "hypers" and not (leader.space and is_same):
-            words = f"adopts what `{leader.name}` drew: that needs a space and the same method"
-            raise ValueError(f"`{arm.name}` {words}")
+        field = "hypers_from" if arm.config.hypers_from else "config_from"
+        where = f"arms['{arm.name}'].{field} = '{arm.source}'"
+        source = next((one for one in before if one.name == arm.source), None)
+        if source is None:
+            known = ", ".join(one.name for one in before) or "none"
+            raise ValueError(f"{where}: must be an arm before it ({known})")
+        if alone := sorted(set(seeds) - set(self.seeds_of(source))):
+            raise ValueError(f"{where}: seeds {alone} are not among those of that arm")
+        is_same = type(source.config) is type(arm.config)
+        if arm.config.config_from and not (source.space and is_same):
+            raise ValueError(f"{where}: that arm must have a space and the same method")
 
     def _check_contrast(self, names: Sequence[str]) -> None:
         compare = self.compare

@@ -12,7 +12,7 @@ import torch
 
 from tuneparts.core import schema
 from tuneparts.core.config import parse
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.task import Task
 from tuneparts.methods import catalog
 from tuneparts.training import checkpoint
@@ -37,7 +37,7 @@ class LearnerContract:
     """
 
     config: ClassVar[Method]
-    data: ClassVar[DataConfig] = DataConfig(name="stripes", num_train=96, num_val=32, num_test=32)
+    data: ClassVar[Data] = Data(name="stripes", num_train=96, num_val=32, num_test=32)
     """What is learnt from; easy, so that a few steps show that something is learnt."""
     short: ClassVar[Mapping[str, Any]] = {"steps": 12, "interval": 4, "batch_size": 16}
     """Set in the config for most laws, where it has such a field: at least three intervals."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.core.config import parse
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.target import Classes
 from tuneparts.data.task import Examples, Task, digest
 from tuneparts.hypers import Hyper, Hypers
@@ -28,17 +28,17 @@ class DatasetContract:
 
     Example:
         >>> class TestMine(DatasetContract):
-        ...     data = DataConfig(name="blobs", num_train=40, num_val=10, num_test=10)
+        ...     data = Data(name="blobs", num_train=40, num_val=10, num_test=10)
         >>> TestMine().test_it_loads_equal_twice()
     """
 
-    data: ClassVar[DataConfig]
+    data: ClassVar[Data]
     has_duplicates: ClassVar[bool] = False
     """Whether equal examples occur more than once, so that parts cannot be told apart."""
 
     def test_it_survives_json(self) -> None:
         """A worker, and whoever resumes the run, gets it as JSON."""
-        assert parse(DataConfig, json.loads(self.data.model_dump_json())) == self.data
+        assert parse(Data, json.loads(self.data.model_dump_json())) == self.data
 
     def test_it_loads_equal_twice(self) -> None:
         """A run that goes on after a crash loads it anew: random draws have a seed."""

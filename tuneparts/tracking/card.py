@@ -46,7 +46,7 @@ class DataFacts:
     digest: Callable[[], str]
     """Gives the digest of the examples and splits, once a trial has begun and they were read."""
     config: str
-    """The config as JSON text; with it `DataConfig` gives the same examples again."""
+    """The config as JSON text; with it `Data` gives the same examples again."""
 
     def as_input(self) -> Any:
         """Make the `mlflow.entities.DatasetInput` of the data set."""

@@ -7,12 +7,13 @@ listed once, in the docstring of `Method`.
 import inspect
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+import tuneparts
 from tuneparts.core import import_path, schema
 from tuneparts.core.config import Config
 from tuneparts.core.errors import ConfigError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from tuneparts import Algorithm, Arm, Dimension
     from tuneparts.data.task import Task
 
 
@@ -158,7 +160,8 @@ class Finetune(Config):
     fraction: float = Field(default=0.25, gt=0, lt=1)
     """Share of the run's steps, at its end."""
     optimiser: Optimiser | None = None
-    """Its schedule runs over the stage; None for the settings of the run, started afresh."""
+    """Its schedule runs over the stage; None for that of the run at half its rate,
+    which falls along a cosine."""
 
     def start(self, steps: int) -> int:
         """The step at which the stage begins, in a run of so many; neither first nor last."""
@@ -189,6 +192,11 @@ class Method(Config):
     """Forward between two reports."""
     runtime: Runtime | None = None
     """Precision and layout of the steps; None for that of the search."""
+    hypers_from: str | None = None
+    """In a search: train at the hyperparameters that the selected trial of this earlier arm ended
+    with, seed by seed."""
+    config_from: str | None = None
+    """In a search: train at what the selected trial of this earlier arm drew from its space."""
     learner: ClassVar[str] = ""
     """Import path of the class that `build` calls with config and context, unless overridden."""
     metrics: ClassVar[tuple[schema.Metric, ...]] = ()
@@ -215,6 +223,26 @@ class Method(Config):
                 f"`runtime.compile`: {name} changes the weights of a net at each step; leave it out"
             )
         return self
+
+    def searched_by(
+        self,
+        algorithm: "Algorithm",
+        space: "Mapping[str, Dimension] | None" = None,
+        **dimensions: "Dimension",
+    ) -> "Arm":
+        """An arm of a search: an algorithm chooses its trials from a space.
+
+        The space names fields by path, or by the last part of it where that is unique.
+
+        Example:
+            >>> import tuneparts as tp
+            >>> lr = tp.Uniform(1e-4, 1e-1, log=True)
+            >>> tp.Standard().searched_by(tp.RandomSearch(20), lr=lr).algorithm.num_trials
+            20
+        """
+        return tuneparts.Arm(
+            config=self, algorithm=algorithm, space={**(space or {}), **dimensions}
+        )
 
     def declared_metrics(self) -> tuple[schema.Metric, ...]:
         """What a learner of this very config reports besides the built-in metrics."""

@@ -374,7 +374,8 @@ class Release(Stateful, parts=("optimiser", "batches", "augmentation")):
     def __init__(self, learner: SupervisedLearner, optimiser: Optimiser | None) -> None:
         self._net, self._hypers, self._loss = learner.net, learner.hypers, learner.batch_loss
         self.examples = learner.train_data
-        self.config = optimiser or learner.config.optimiser
+        run = learner.config.optimiser
+        self.config = optimiser or run.replaced({"lr": run.lr / 2, "schedule": "cosine"})
         self.optimiser = self.config.build(learner.net)
         self.batches = learner.new_batches("release", "batches")
         self.augmentation = learner.generator("augment release")

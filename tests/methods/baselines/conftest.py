@@ -2,14 +2,14 @@ import pytest
 import torch
 
 from tuneparts import nets
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.task import Task
 from tuneparts.training.learner import Context
 
 
 @pytest.fixture(scope="session")
 def stripes() -> Task:
-    return DataConfig(name="stripes", num_train=60, num_val=20, num_test=20).load()
+    return Data(name="stripes", num_train=60, num_val=20, num_test=20).load()
 
 
 @pytest.fixture

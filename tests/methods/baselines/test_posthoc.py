@@ -8,7 +8,7 @@ import torch
 from tuneparts import nets
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.baselines._curvature import diagonal_ggn, log_evidence
 from tuneparts.methods.baselines.config import PosthocLaplace, Standard
 from tuneparts.training.learner import Context
@@ -18,7 +18,7 @@ DECAY = 3e-3
 
 @pytest.fixture(scope="module")
 def selection():
-    task = DataConfig(name="input_selection", num_train=100, num_test=50).load()
+    task = Data(name="input_selection", num_train=100, num_test=50).load()
     return Context(task=task, seed=0, device=torch.device("cpu"))
 
 

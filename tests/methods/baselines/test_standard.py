@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from tuneparts.core.errors import CheckpointError, DivergedError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.baselines.config import Standard
 from tuneparts.training.learner import Context
 
@@ -11,7 +11,7 @@ BASE = {"steps": 6, "interval": 3, "batch_size": 16, "net": "digits_cnn"}
 
 @pytest.fixture(scope="module")
 def context() -> Context:
-    task = DataConfig(name="stripes", num_train=64, num_val=32, num_test=32).load()
+    task = Data(name="stripes", num_train=64, num_val=32, num_test=32).load()
     return Context(task=task, seed=0, device=torch.device("cpu"))
 
 

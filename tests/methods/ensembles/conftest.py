@@ -5,14 +5,14 @@ import pytest
 import torch
 
 from tuneparts.core.config import parse
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.task import Task
 from tuneparts.training.learner import Context
 
 
 @pytest.fixture(scope="session")
 def toy() -> Task:
-    return DataConfig(name="stripes", num_train=96, num_val=32, num_test=32).load()
+    return Data(name="stripes", num_train=96, num_val=32, num_test=32).load()
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import torch
 
 from tuneparts import nets
 from tuneparts.core.config import parse
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.task import Task
 from tuneparts.methods import catalog
 from tuneparts.methods.federated._exchange import Broadcast
@@ -28,7 +28,7 @@ LEARNT = {"affine": {"rotation": 0.3}, "dropout": {"rate": 0.1}, "samples": 2}
 
 @pytest.fixture(scope="session")
 def stripes() -> Task:
-    return DataConfig(name="stripes", num_train=100, num_val=20, num_test=20).load()
+    return Data(name="stripes", num_train=100, num_val=20, num_test=20).load()
 
 
 @pytest.fixture

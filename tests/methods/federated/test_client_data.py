@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
 from tuneparts.data._variants import angles
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.task import Examples
 from tuneparts.methods.federated.config import ClientsConfig, _split
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_dealt_is_refused():
 
 
 def test_rotated_data_knows_its_angles():
-    task = DataConfig(name="digits", rotated=True, num_train=50, num_val=10, num_test=10).load()
+    task = Data(name="digits", rotated=True, num_train=50, num_val=10, num_test=10).load()
     known = angles(5000, "train")
     assert np.isin(task.train.degrees, known).all()
     joined = task.train.joined(task.val)
@@ -132,4 +132,4 @@ def test_rotated_data_knows_its_angles():
         task.train.degrees[3],
         task.val.degrees[5],
     ]
-    assert DataConfig(name="digits", num_train=50, num_val=10).load().train.degrees is None
+    assert Data(name="digits", num_train=50, num_val=10).load().train.degrees is None

@@ -8,7 +8,7 @@ from torch import nn
 
 import tuneparts as tp
 from tuneparts.core import seeding
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.task import Task
 
 
@@ -71,7 +71,7 @@ def digits_cnn() -> NetCase:
 
 @pytest.fixture(scope="session")
 def stripes() -> Task:
-    return DataConfig(name="stripes", num_train=60, num_val=20, num_test=20).load()
+    return Data(name="stripes", num_train=60, num_val=20, num_test=20).load()
 
 
 class _InDouble:

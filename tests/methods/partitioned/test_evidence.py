@@ -9,7 +9,7 @@ from torch import nn
 from tuneparts import nets
 from tuneparts.core import seeding
 from tuneparts.core.config import parse
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.partitioned import Partitioned
 from tuneparts.nets import GivenNet
 from tuneparts.training import checkpoint
@@ -63,7 +63,7 @@ def test_it_is_what_hyper_steps_descend(stripes, in_double, form):
 
 
 def test_the_value_of_plain_loops_over_chunks_draws_examples_and_samples(in_double):
-    task = DataConfig(name="blobs", num_train=24, num_val=0, num_test=3).load()
+    task = Data(name="blobs", num_train=24, num_val=0, num_test=3).load()
     hypers = {**RANDOM, "samples": 2, "eval_samples": 4}
     del hypers["affine"], hypers["noise"]
     learner = _learner(task, net=nets.Mlp(widths=(5,), activation="relu"), hypers=hypers)
@@ -124,7 +124,7 @@ def test_without_draws_each_example_is_predicted_once(stripes):
 
 
 def test_dropout_of_the_net_itself_is_drawn():
-    task = DataConfig(name="stripes", num_train=60, num_val=0, num_test=5).load()
+    task = Data(name="stripes", num_train=60, num_val=0, num_test=5).load()
 
     def build():
         with seeding.isolated(0, "net"):

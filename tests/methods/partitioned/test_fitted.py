@@ -10,13 +10,13 @@ from torch import nn
 import tuneparts.methods.partitioned
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError, TunepartsError, UnknownNameError
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.partitioned import fit
 from tuneparts.methods.partitioned.fitted import Form, _settings_of
 
 
 def _data():
-    train = DataConfig(name="stripes", num_train=60, num_val=0, num_test=10).load().train
+    train = Data(name="stripes", num_train=60, num_val=0, num_test=10).load().train
     return train.inputs.astype(np.float32) / 255, train.labels
 
 

@@ -14,7 +14,7 @@ from tuneparts.core import seeding
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.batches import Batches
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.task import Examples
 from tuneparts.methods.partitioned import Partitioned
 from tuneparts.methods.partitioned._assign import Role
@@ -218,7 +218,7 @@ def test_one_chunk_is_standard_training_bit_for_bit(stripes, net, optimiser):
         twin = learner.laid_out(config.net.build(stripes.in_shape, stripes.num_classes))
     standard = config.optimiser.build(twin)
     hypers = config.hypers.build(learnable=False, net=twin, in_shape=stripes.in_shape)
-    generator = seeding.torch_generator(0, "augment updates")
+    generator = seeding.torch_generator(0, "augment weight steps")
     batches = Batches(
         80, config.batch_size, seed=0, stream=("updates", "batch", 1), replacement=True
     )
@@ -326,7 +326,7 @@ def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(stripes, fields):
 
 
 def test_a_leak_would_show_in_the_last_term_only():
-    task = DataConfig(name="blobs", num_train=240, num_val=0, num_test=20).load()
+    task = Data(name="blobs", num_train=240, num_val=0, num_test=20).load()
     fields = {
         "net": NETS["mlp"],
         "hypers": {"temperature": 1.0, "frozen": ("temperature",)},

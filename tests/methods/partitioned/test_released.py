@@ -7,7 +7,7 @@ import torch
 
 from tuneparts import nets
 from tuneparts.core.config import parse
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.methods.partitioned import Partitioned
 from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.training import checkpoint
@@ -33,7 +33,7 @@ RELEASE = {"fraction": 0.5}
 
 @pytest.fixture(scope="module")
 def context():
-    task = DataConfig(name="stripes", num_train=60, num_val=20, num_test=20).load()
+    task = Data(name="stripes", num_train=60, num_val=20, num_test=20).load()
     return Context(task=task, seed=0, device=torch.device("cpu"))
 
 

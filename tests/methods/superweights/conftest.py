@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.task import Task
 from tuneparts.methods.superweights._clusters import Layer, layers_of
 from tuneparts.nets import WideResNet
@@ -28,4 +28,4 @@ def wrn_layers() -> WrnLayers:
 
 @pytest.fixture(scope="session")
 def toy() -> Task:
-    return DataConfig(name="stripes", num_train=96, num_val=16, num_test=16).load()
+    return Data(name="stripes", num_train=96, num_val=16, num_test=16).load()

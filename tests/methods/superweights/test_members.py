@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from tuneparts.core import seeding
-from tuneparts.data.config import DataConfig
+from tuneparts.data.config import Data
 from tuneparts.data.target import Classes
 from tuneparts.methods.superweights import _ties as tying
 from tuneparts.methods.superweights._allocation import make_plan
@@ -180,7 +180,7 @@ def test_deep_fixup_nets_keep_their_own_scale() -> None:
         allocation={"when_short": "merge"},
         sharing={"clusters": "depth", "coefficients": "private"},
     )
-    task = DataConfig(name="stripes", num_train=60, num_val=8, num_test=8).load()
+    task = Data(name="stripes", num_train=60, num_val=8, num_test=8).load()
     learner = settings.build(Context(task, 0, torch.device("cpu")))
     inputs = torch.randn(16, *task.in_shape, generator=torch.Generator().manual_seed(0))
     scales: list[float] = []

@@ -64,7 +64,7 @@ class ValidationLearner(
         self.optimiser = config.optimiser.build(self.net)
         psi = self.hypers.learnable()
         self._hyper_optimiser = adam(psi, lr=config.hyper_lr) if psi else None
-        self._weight_augmentation = self.generator("augment updates")
+        self._weight_augmentation = self.generator("augment weight steps")
         self._hyper_augmentation = self.generator("augment hyper steps")
         self._finetuning: Release | None = None
 

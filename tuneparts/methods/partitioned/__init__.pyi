@@ -1,5 +1,4 @@
 from tuneparts.methods.partitioned.config import Partitioned as Partitioned
-from tuneparts.methods.partitioned.config import ReleasedConfig as ReleasedConfig
 from tuneparts.methods.partitioned.fitted import Fitted as Fitted
 from tuneparts.methods.partitioned.fitted import fit as fit
 from tuneparts.methods.partitioned.learner import PartitionedLearner as PartitionedLearner

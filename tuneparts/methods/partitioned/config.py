@@ -1,15 +1,17 @@
 """What partitioned training is given, without torch (Mlodozeniec et al. 2023)."""
 
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from tuneparts.core import import_path
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.schema import Direction, Metric
 from tuneparts.data.chunks import sizes
 from tuneparts.hypers import HyperGradient
 from tuneparts.training.config import Finetune, SupervisedMethod
+from tuneparts.training.learner import Context, Learner
 
 Scheme = Literal["random", "node"]
 Defaults = Literal["zero", "initial"]
@@ -43,24 +45,38 @@ def _check_division(proportions: Sequence[float], owned: Sequence[float]) -> Non
             raise ValueError(f"partition {k} has {weights:g} of the weights, chunk {k} no data.")
 
 
-class Partitioned(SupervisedMethod):
-    """Weights and hypers in one run, without validation data.
+_LEAN = 0.03
+"""Share of the weights of each partition but the first, in the strongest form."""
+_LEARNERS = "tuneparts.methods.partitioned.learner"
+PUBLISHED: dict[str, Any] = {
+    "parameter_proportions": "as_data",
+    "scheme": "random",
+    "mixed": False,
+    "hyper_share": 0.0,
+    "finetune": None,
+}
+"""Where the published form differs from the strongest one."""
 
-    One chunk is standard training; parameter proportions (1, 0) optimise the hypers on the second
-    chunk as a validation set.
+
+class Partitioned(SupervisedMethod):
+    """Weights and hyperparameters in one run, without validation data.
+
+    As it stands it is our strongest form; `published` is that of the paper. One chunk is standard
+    training; parameter proportions (1, 0) optimise the hyperparameters on the second chunk as a
+    validation set.
     """
 
     method: Literal["partitioned"] = "partitioned"
-    learner = "tuneparts.methods.partitioned.learner:PartitionedLearner"
     train_on: Literal["train", "all"] = "all"
     """No validation split is needed to learn hypers; `train` keeps it for selection."""
     proportions: tuple[float, ...] = (0.8, 0.1, 0.1)
     """Share of the training data per chunk."""
-    parameter_proportions: tuple[float, ...] | None = None
-    """Share of the weights per partition; as `proportions` if None."""
-    scheme: Scheme = "random"
-    """Deal out single weights, or hidden units."""
-    mixed: bool = False
+    parameter_proportions: tuple[float, ...] | Literal["lean", "as_data"] = "lean"
+    """Share of the weights per partition: 3 % for each but the first (`lean`), as `proportions`
+    (`as_data`), or numbers."""
+    scheme: Scheme = "node"
+    """Deal out single weights (`random`), or hidden units."""
+    mixed: bool = True
     """Node scheme only: each weight step updates all partitions by one step over a mixed batch."""
     defaults: Literal["zero", "initial", "seed"] = "zero"
     """What a subnetwork reads for later partitions: zeros; the initial weights, as deep nets
@@ -69,7 +85,7 @@ class Partitioned(SupervisedMethod):
     """Adam's constant rate for the hypers. A range moves by about this much a step."""
     hyper_every: int = Field(default=1, gt=0)
     """Updates per hyper step."""
-    hyper_share: float = Field(default=0.0, ge=0, lt=1)
+    hyper_share: float = Field(default=0.2, ge=0, lt=1)
     """Share of each batch that moves the hypers in the step that moves the weights: joint steps.
     0 has hyper steps of their own."""
     weight_decay_scaling: DecayScaling = "reciprocal"
@@ -80,6 +96,9 @@ class Partitioned(SupervisedMethod):
     """Intervals between two evaluations of L_ML; the last interval always has one."""
     select_by_lml: bool = False
     """End with the state of the interval that had the largest L_ML."""
+    finetune: Finetune | None = Finetune()
+    """Last stage, in which all weights train on all data at fixed hyperparameters; None for no such
+    stage."""
     metrics = (
         Metric("subnetwork/accuracy.*", Direction.UP, "", 4, "test accuracy of subnetwork k"),
         Metric("subnetwork/nll.*", Direction.DOWN, "nats", 4, "test nll of subnetwork k"),
@@ -88,7 +107,27 @@ class Partitioned(SupervisedMethod):
     @property
     def owned(self) -> tuple[float, ...]:
         """Share of the weights per partition."""
-        return self.parameter_proportions or self.proportions
+        if self.parameter_proportions == "as_data":
+            return self.proportions
+        if self.parameter_proportions == "lean":
+            later = len(self.proportions) - 1
+            return (1 - _LEAN * later, *(_LEAN,) * later)
+        return self.parameter_proportions
+
+    @classmethod
+    def published(cls, **fields: Any) -> Self:
+        """The form of Mlodozeniec et al. (2023): single weights, one partition a step.
+
+        Example:
+            >>> Partitioned.published(steps=100).mixed
+            False
+        """
+        return cls(**{**PUBLISHED, **fields})
+
+    def build(self, context: Context) -> Learner:
+        kind = "PartitionedLearner" if self.finetune is None else "FinetunedLearner"
+        learner: Learner = import_path.find(f"{_LEARNERS}:{kind}")(self, context)
+        return learner
 
     @model_validator(mode="after")
     def _check_fields_agree(self) -> Self:
@@ -112,12 +151,3 @@ class Partitioned(SupervisedMethod):
     @property
     def hyper_gradient(self) -> HyperGradient:
         return "fixed weights" if len(self.proportions) > 1 else "none"
-
-
-class ReleasedConfig(Partitioned):
-    """Partitioned training with a last stage of ordinary training."""
-
-    # A pydantic subclass narrows its tag to another word, which the type of the base forbids.
-    method: Literal["released"] = "released"  # type: ignore[assignment]
-    learner = "tuneparts.methods.partitioned.learner:_ReleasedLearner"
-    release: Finetune = Finetune()

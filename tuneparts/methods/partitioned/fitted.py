@@ -4,7 +4,7 @@ It has four forms. `published` is that of Mlodozeniec et al. (2023): single weig
 step, every other step for the hypers. The others had better nets at the same steps on the one draw
 of the data that they were compared on (`searches/partition_forms.py`): `mixed` updates all
 partitions in each step and spends a fifth of the steps on hypers, `joint` moves weights and hypers
-in every step, and `released` ends a joint run by ordinary training of all weights on all data.
+in every step, and `finetuned` ends a joint run by ordinary training of all weights on all data.
 """
 
 import copy
@@ -30,7 +30,7 @@ from tuneparts.hypers.hypers import HyperModule
 from tuneparts.hypers.parts import DropoutSlot
 from tuneparts.methods.partitioned._assign import roles_of
 from tuneparts.methods.partitioned._isolation import check_lent, check_mixable
-from tuneparts.methods.partitioned.config import Partitioned, ReleasedConfig
+from tuneparts.methods.partitioned.config import PUBLISHED, Partitioned
 from tuneparts.methods.partitioned.learner import PartitionedLearner
 from tuneparts.methods.partitioned.subnetwork import PartitionedNet
 from tuneparts.nets import GivenNet, surgery
@@ -44,7 +44,7 @@ from tuneparts.training.progress import Report, run_through
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-Form = Literal["published", "mixed", "joint", "released"]
+Form = Literal["published", "mixed", "joint", "finetuned"]
 _LARGEST = 100.0
 """Pixels of images that are brighter than this were hardly scaled."""
 _TRAVEL = 18.0
@@ -137,7 +137,7 @@ def fit(
     labels: Arrays,
     *,
     hypers: Any = (),
-    form: Form = "released",
+    form: Form = "finetuned",
     retrain: bool = False,
     target: Any = "classes",
     seed: int = 0,
@@ -158,7 +158,7 @@ def fit(
         labels: whole numbers (N,), 0 to K - 1; for other targets what these predict.
         hypers: what to learn: `"rotation"` or several such names, starting values by name as in
             `{"rotation": 0.1}`, or fields of `Hypers`, where `affine` learns all six motions.
-        form: `released`, `joint`, `mixed` or `published`. A net that cannot run a mixed batch has
+        form: `finetuned`, `joint`, `mixed` or `published`. A net that cannot run a mixed batch has
             its single weights dealt out instead of its units.
         retrain: train the net once more from its start, as an ordinary one at the hypers found,
             for the same steps again, its learning rate falling along a cosine.
@@ -166,7 +166,7 @@ def fit(
         seed: of the chunks, the assignment, the batches and the augmentation.
         device: where to train; the net's own if None.
         report: called with the metrics of each interval; a terminal shows a bar if None.
-        fields: of `Partitioned` or `ReleasedConfig`: `steps`, `proportions`, `release`...
+        fields: of `Partitioned`: `steps`, `proportions`, `finetune`...
     """
     x = plain(inputs)
     _check_scaled(x, takes_tokens=True)
@@ -202,6 +202,7 @@ def fit(
                 "optimiser": config.optimiser.replaced({"schedule": "cosine"}),
                 "hypers": config.hypers.at(found),
                 "proportions": (1.0,),
+                **PUBLISHED,
                 "net": GivenNet(start.train),
             }
             again = parse(Partitioned, fields)
@@ -235,12 +236,12 @@ def _settings_of(form: Form, num_examples: int, fields: Mapping[str, Any]) -> di
     found.setdefault("interval", max(1, steps // 20))
     optimiser = found.setdefault("optimiser", {"lr": 3e-3})
     searched = steps
-    if form == "released":
+    if form == "finetuned":
         late = {"lr": 1e-3, **dict(optimiser), "schedule": "cosine"}
         late["lr"] /= 2
-        release = {"optimiser": late, **dict(found.get("release", {}))}
-        found["release"] = parse(Finetune, release)
-        searched = found["release"].start(steps)
+        stage = {"optimiser": late, **dict(found.get("finetune", {}))}
+        found["finetune"] = parse(Finetune, stage)
+        searched = found["finetune"].start(steps)
     every = 1 if found.get("hyper_share") else found.get("hyper_every", 1) + 1
     found.setdefault("hyper_lr", min(0.1, _TRAVEL * every / searched))
     return found
@@ -283,10 +284,9 @@ def _configured(
     net: nn.Module, task: Task, form: Form, fields: Mapping[str, Any], seed: int
 ) -> tuple[Partitioned, dict[str, str]]:
     """The config of the first run, tried on a copy of the net; a note where the net decided."""
-    kind = ReleasedConfig if form == "released" else Partitioned
-    chosen = {"train_on": "train", **_settings_of(form, len(task.train), fields)}
+    chosen = {**PUBLISHED, "train_on": "train", **_settings_of(form, len(task.train), fields)}
     chosen["net"] = GivenNet(net.train)
-    config = parse(kind, chosen)
+    config = parse(Partitioned, chosen)
     if config.defaults == "seed":
         raise ConfigError("`defaults` = `seed`: this net cannot be drawn again. Use `initial`.")
     if isinstance(net, nn.DataParallel | nn.parallel.DistributedDataParallel):
@@ -312,7 +312,7 @@ def _configured(
         check_mixable(PartitionedNet(trial, proportions=config.owned, seed=seed, **dealt), x)
     except Exception as error:
         return config, {"note": f"single weights are dealt out: {error}"}
-    return parse(kind, {**chosen, "scheme": "node", "mixed": True}), {}
+    return parse(Partitioned, {**chosen, "scheme": "node", "mixed": True}), {}
 
 
 def _used(config: Partitioned) -> dict[str, Any]:

@@ -8,10 +8,11 @@ A joint step (ours) makes both in one step: a share of the batch are examples of
 move the hypers, and the rest move the weights. Both gradients are taken at the same weights and
 hypers by one backward pass over two graphs that share no leaf.
 
-A release (ours): partitioning costs capacity (appendix H), since each weight is trained under one
-subnetwork, and those of later partitions rarely. So the last part of the steps may merge the
-partitions into the ordinary net and train it by an ordinary optimiser at the hypers found. From
-then on every weight has seen every chunk, so L_ML would mean nothing and is no longer reported.
+A last stage of fine-tuning (ours): partitioning costs capacity (appendix H), since each weight is
+trained under one subnetwork, and those of later partitions rarely. So the last part of the steps
+may merge the partitions into the ordinary net and train it by an ordinary optimiser at the hypers
+found. From then on every weight has seen every chunk, so L_ML would mean nothing and is no longer
+reported.
 """
 
 import copy
@@ -28,7 +29,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.data.chunks import Chunks
 from tuneparts.data.target import Reduction
 from tuneparts.methods.partitioned._isolation import check_buffers, check_mixable
-from tuneparts.methods.partitioned.config import Partitioned, ReleasedConfig
+from tuneparts.methods.partitioned.config import Partitioned
 from tuneparts.methods.partitioned.mixed import MixedBatch
 from tuneparts.methods.partitioned.steps import (
     Evidence,
@@ -40,6 +41,7 @@ from tuneparts.methods.partitioned.steps import (
 )
 from tuneparts.methods.partitioned.subnetwork import PartitionedNet, View
 from tuneparts.nets.survey import PROBE, is_known
+from tuneparts.training.config import Finetune
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import EVAL_BATCH, Release, Step, SupervisedLearner, outputs_of
 from tuneparts.training.state import copied
@@ -132,7 +134,7 @@ class PartitionedLearner(
             self.chunks, self.parts.filled, batch_size=size - num_joint, seed=seed
         )
         self._hyper_stream = _hyper_stream(self.chunks, batch_size=num_joint or size, seed=seed)
-        self._weight_augmentation = self.generator("augment updates")
+        self._weight_augmentation = self.generator("augment weight steps")
         self._hyper_augmentation = self.generator("augment hyper steps")
         self._num_updates = 0
         self._num_reports = 0
@@ -352,62 +354,61 @@ class PartitionedLearner(
             return self.config.net.build(task.in_shape, task.num_outputs)
 
 
-class _ReleasedLearner(PartitionedLearner, parts=("_released",)):
-    """Merges at the release: products and sums of affine parts and the last statistics stay.
+class FinetunedLearner(PartitionedLearner, parts=("_finetuning",)):
+    """Merges before the last stage: products and sums of affine parts and the last statistics stay.
 
     Layers that were learnt as a hyper are held with the other hypers. With `select_by_lml` the
-    release starts from the state with the largest L_ML.
+    stage starts from the state with the largest L_ML.
     """
 
-    config: ReleasedConfig
-
-    def __init__(self, config: ReleasedConfig, context: Context) -> None:
+    def __init__(self, config: Partitioned, context: Context) -> None:
         task = context.task
         num = len(task.train) + (len(task.val) if config.train_on == "all" else 0)
         if config.batch_size > num:
             raise ConfigError(
                 f"`batch_size` = {config.batch_size}: must not exceed the {num} examples, which "
-                "the release draws without replacement. Lower it."
+                "the last stage draws without replacement. Lower it."
             )
         super().__init__(config, context)
         self._held = self.parts.held()
-        self._released: Release | None = None
+        self._stage = config.finetune or Finetune()
+        self._finetuning: Release | None = None
 
     @property
     def progress(self) -> float:
-        return self.config.release.progress(self.steps, self.config.steps)
+        return self._stage.progress(self.steps, self.config.steps)
 
     def step(self) -> Step:
-        if self.steps < self.config.release.start(self.config.steps):
+        if self.steps < self._stage.start(self.config.steps):
             return super().step()
-        if self._released is None:
+        if self._finetuning is None:
             if self._best is not None:
                 self._load_model_state(self._best["model"])
                 self._best = None
             self.merged()
-            self._released = self._release()
-        return self._released.step(self.progress)
+            self._finetuning = self._finetune()
+        return self._finetuning.step(self.progress)
 
     def predict(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        if self._released is None:
+        if self._finetuning is None:
             return super().predict(x, generator)
         return SupervisedLearner.predict(self, x, generator)
 
     def merged(self, into: nn.Module | None = None) -> nn.Module:
-        return super().merged(into) if self._released is None else self.net
+        return super().merged(into) if self._finetuning is None else self.net
 
     def evaluate(self) -> dict[str, float]:
-        if self._released is None:
+        if self._finetuning is None:
             return super().evaluate()
         return SupervisedLearner.evaluate(self)
 
-    def _release(self) -> Release:
+    def _finetune(self) -> Release:
         for parameter in self._held:
             parameter.requires_grad_(False)
-        return Release(self, self.config.release.optimiser)
+        return Release(self, self._stage.optimiser)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         for parameter in self._held:
             parameter.requires_grad_(True)
-        self._released = None if state["released"] is None else self._release()
+        self._finetuning = None if state["finetuning"] is None else self._finetune()
         super().restore(state)

@@ -36,7 +36,7 @@ def hypers(run_data: RunData) -> Drawing | Note:
     stems = list(dict.fromkeys(data["panel"]))
     shown = stems[:MAX_PANELS]
     canvas = _Canvas(metadata, [label(stem) for stem in shown])
-    followers = {arm.name for arm in metadata.arms if arm.follows is not None}
+    followers = {arm.name for arm in metadata.arms if arm.source is not None}
     for panel, stem in enumerate(shown):
         own = data[data["panel"] == stem]
         for (arm, seed, metric), line in own.groupby(["arm", "seed", "metric"], sort=False):

@@ -69,7 +69,7 @@ def cost_note(run_data: RunData, cost: str) -> str:
     if any(arm.trials_per_seed > 1 for arm in arms):
         text += f" Arms that select show the best trial so far by {run_data.metadata.metric}, "
         text += "and pay for all, failed ones included."
-    if any(arm.follows for arm in arms):
+    if any(arm.source for arm in arms):
         text += f" Arms that follow another start where their leader's {cost} end."
     return text
 

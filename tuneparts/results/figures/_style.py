@@ -69,7 +69,7 @@ def in_focus(metadata: RunCard) -> frozenset[str]:
         metadata.arms,
         key=lambda arm: (
             arm.name not in (*metadata.compare, *metadata.references),
-            arm.follows is not None,
+            arm.source is not None,
             arm.name not in _USUAL,
             arm.trials_per_seed == 1,
         ),

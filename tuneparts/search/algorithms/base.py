@@ -171,13 +171,21 @@ class Fixed(Algorithm):
 
 
 class RandomSearch(Algorithm):
-    """Trials at independent draws from the space."""
+    """Trials at independent draws from the space.
+
+    Example:
+        >>> RandomSearch(20).num_trials
+        20
+    """
 
     is_adaptive = False
     takes_points = True
     keeps_first_trials = True
 
     num_trials: int = Field(gt=0)
+
+    def __init__(self, num_trials: int, **settings: Any) -> None:
+        super().__init__(**{"num_trials": num_trials, **settings})
 
     def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:  # noqa: ARG002
         yield Batch(tuple(_drawn_trials(arm, seed, range(self.num_trials))))

@@ -44,6 +44,9 @@ class _Rungs(Algorithm):
     reduction: int = Field(default=4, ge=2)
     """Reduction factor r: the best 1/r of a rung continue, to a rung r times longer."""
 
+    def __init__(self, num_trials: int, **settings: Any) -> None:
+        super().__init__(**{"num_trials": num_trials, **settings})
+
     def check(self, arm: Arm) -> None:
         if self.min_steps % arm.config.interval:
             raise ValueError(

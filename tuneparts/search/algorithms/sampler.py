@@ -86,6 +86,9 @@ class Sampled(_Timed):
     at once, times 2.5 with exact timing, as it is when a run begins; the run keeps the number, for
     it changes what is found."""
 
+    def __init__(self, num_trials: int, **settings: Any) -> None:
+        super().__init__(**{"num_trials": num_trials, **settings})
+
     @abstractmethod
     def make_sampler(self, arm: Arm, seed: int) -> "optuna.samplers.BaseSampler":
         """Make the sampler of one replicate, seeded by its arguments alone."""
@@ -218,6 +221,9 @@ class Pruned(_Timed):
     options: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the pruner, under the names that Optuna gives them: `n_startup_trials`,
     `n_warmup_steps`, `percentile`."""
+
+    def __init__(self, num_trials: int, **settings: Any) -> None:
+        super().__init__(**{"num_trials": num_trials, **settings})
 
     def cost(self, arm: Arm) -> _Cost:
         return dataclasses.replace(super().cost(arm), sequential=arm.config.steps)

@@ -1,0 +1,14 @@
+from tuneparts.data.config import Cifar10 as Cifar10
+from tuneparts.data.config import Cifar100 as Cifar100
+from tuneparts.data.config import Data as Data
+from tuneparts.data.config import Digits as Digits
+from tuneparts.data.config import FashionMnist as FashionMnist
+from tuneparts.data.config import Imagenet as Imagenet
+from tuneparts.data.config import InputSelection as InputSelection
+from tuneparts.data.config import Mnist as Mnist
+from tuneparts.data.config import TinyImagenet as TinyImagenet
+from tuneparts.data.target import Binary as Binary
+from tuneparts.data.target import Classes as Classes
+from tuneparts.data.target import OwnLoss as OwnLoss
+from tuneparts.data.target import Target as Target
+from tuneparts.data.target import Values as Values
