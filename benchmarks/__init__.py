@@ -1,1 +1,1 @@
-"""What the platform and its methods cost beside the stock way of doing the same."""
+"""What the platform and its methods cost compared with the stock way of doing the same."""

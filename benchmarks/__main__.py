@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from benchmarks.results import show
 
 NAMES = {
-    "data": "images read from disk beside torchvision's ImageFolder in a DataLoader (30 s)",
-    "packed": "random search of packed standard trials beside single ones (1 min)",
+    "data": "images read from disk against torchvision's ImageFolder in a DataLoader (30 s)",
+    "packed": "random search of packed standard trials against single ones (1 min)",
     "partition": "a partitioned weight, hyper, mixed and joint step against a standard one (4 min)",
     "pwfn": "a round of fixing against its literal form; a step with Gaussian weights (2 min)",
-    "search": "trials, barriers and the start of a search beside stock Ray Tune (5 min)",
-    "step": "a training step beside one written by hand and a matrix product (1 min)",
+    "search": "trials, barriers and the start of a search against stock Ray Tune (5 min)",
+    "step": "a training step against one written by hand and a matrix product (1 min)",
     "superweights": "a step with composed weights against ordinary ones (1 min)",
-    "timing": "wall clock of adaptive searches on 8 and 32 slots beside stock Ray Tune (6 min)",
+    "timing": "wall clock of adaptive searches on 8 and 32 slots against stock Ray Tune (6 min)",
     "tracking": "a point through our MLflow tracker and Ray's MLflow callback (1 min)",
 }
 

@@ -1,4 +1,4 @@
-"""Reading photographs from disk, beside torchvision's `ImageFolder` in a `DataLoader`.
+"""Reading photographs from disk, compared with torchvision's `ImageFolder` in a `DataLoader`.
 
 All sides make the same batches of scaled and normalised images from the same JPEG files, in as many
 processes. They take turns, an epoch each, with nothing of it read before the clock starts. The
@@ -20,11 +20,11 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+import tuneparts as tp
 from benchmarks.measure import interleave, ratios, spread
 from benchmarks.results import Result, Row, result, tell
 from tuneparts.core import _torchvision, seeding
 from tuneparts.data.batches import Batches
-from tuneparts.data.config import Data
 from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.data.task import Examples, StoredImages
 
@@ -100,7 +100,7 @@ def _theirs(folder: Path, size: int) -> _Epochs:
 def _ours(folder: Path, num: int, size: int, decode: str) -> _Epochs:
     """What a learner does; small sets are kept on disk here as large ones are."""
     os.environ["TUNEPARTS_DECODE"] = decode
-    task = Data(
+    task = tp.data.Data(
         name=f"folder:{folder / 'photos'}", num_train=num, num_val=0, num_test=4, image_size=size
     ).load()
     images = task.train.inputs

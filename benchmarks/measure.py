@@ -13,11 +13,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+import tuneparts as tp
 from tuneparts.core import seeding
 from tuneparts.data.task import Examples, Task
-from tuneparts.search.arm import Arm
 from tuneparts.search.events import Event
-from tuneparts.search.spec import Scale, Search
 from tuneparts.training.learner import Context
 from tuneparts.training.process import keep_freed_memory
 
@@ -90,12 +89,12 @@ def noise_context(
     return Context(task=task, seed=0, device=torch.device("cpu"))
 
 
-def one_arm(arm: Arm, data: Mapping[str, Any], *, seed: int = 0) -> Search:
+def one_arm(arm: tp.Arm, data: Mapping[str, Any], *, seed: int = 0) -> tp.Search:
     """Make a search of one arm."""
-    return Search(
+    return tp.Search(
         name="benchmark",
         question="What does it cost?",
-        scale=Scale.SMOKE,
+        scale=tp.Scale.SMOKE,
         data=data,
         metric="val/accuracy",
         steps=arm.config.steps,

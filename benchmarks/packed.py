@@ -1,4 +1,4 @@
-"""Packed trials: random search with `Arm(packed=P)` beside the same search of single trials.
+"""Packed trials: random search with `Arm(packed=P)` compared with the same search of single trials.
 
 Trials differ in their learning rates and augmentation ranges. A search runs in this process, on one
 thread. Of its three intervals the second is measured: its steps, a small validation and the
@@ -16,22 +16,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import tuneparts as tp
 from benchmarks import measure
 from benchmarks.results import Result, Row, result, tell
 from tuneparts.executors import Place, execute
-from tuneparts.methods.baselines.config import Standard
-from tuneparts.nets import DigitsCnn, Mlp, MnistCnn, NetConfig
-from tuneparts.search.algorithms.base import RandomSearch
-from tuneparts.search.arm import Arm
 from tuneparts.search.events import Row as Interval
-from tuneparts.search.space import Uniform
 
 _BATCH = 50
-_CASES: dict[str, tuple[NetConfig, int, int, int]] = {
-    "mnist_cnn": (MnistCnn(), 28, 1, 5),
-    "digits_cnn": (DigitsCnn(), 8, 4, 30),
-    "mlp": (Mlp(), 8, 0, 100),
-    "small_mlp": (Mlp(widths=(64, 64)), 8, 0, 200),
+_CASES: dict[str, tuple[tp.nets.NetConfig, int, int, int]] = {
+    "mnist_cnn": (tp.nets.MnistCnn(), 28, 1, 5),
+    "digits_cnn": (tp.nets.DigitsCnn(), 8, 4, 30),
+    "mlp": (tp.nets.Mlp(), 8, 0, 100),
+    "small_mlp": (tp.nets.Mlp(widths=(64, 64)), 8, 0, 200),
 }
 """Net, side of an image, augmentation samples and steps of an interval; least gain first."""
 
@@ -49,7 +45,7 @@ def run(*, quick: bool) -> Result:
             ways = {str(size): partial(seconds, size) for size in (1, *sizes)}
             found = measure.interleave(ways, rounds=rounds)
             new = [_row(f"speedup.{name}.{one}", found["1"], found[str(one)], one) for one in sizes]
-            if isinstance(net, Mlp):
+            if isinstance(net, tp.nets.Mlp):
                 limit = _limit(net.build((1, side, side), 10), sizes[-1], median(found["1"]))
                 new.append({"what": f"limit.{name}.{sizes[-1]}", **limit})
             rows += new
@@ -59,20 +55,20 @@ def run(*, quick: bool) -> Result:
     return result("packed", speedups, rows)
 
 
-def _seconds(net: NetConfig, side: int, samples: int, steps: int, size: int) -> float:
+def _seconds(net: tp.nets.NetConfig, side: int, samples: int, steps: int, size: int) -> float:
     """CPU seconds of a step of all trials of a search with so many, trained together."""
-    space = {"optimiser.lr": Uniform(low=1e-4, high=1e-3, log=True)}
+    space = {"optimiser.lr": tp.Uniform(low=1e-4, high=1e-3, log=True)}
     if samples:
-        space["hypers.affine.rotation"] = Uniform(low=0.1, high=1.0)
-    config = Standard(
+        space["hypers.affine.rotation"] = tp.Uniform(low=0.1, high=1.0)
+    config = tp.Standard(
         net=net,
         hypers={"affine": {"kind": "lila"}, "samples": samples} if samples else {},
         batch_size=_BATCH,
         steps=2 * steps + 1,
         interval=steps,
     )
-    algorithm = RandomSearch(num_trials=size)
-    arm = Arm(name="random", config=config, algorithm=algorithm, space=space, packed=size)
+    algorithm = tp.RandomSearch(num_trials=size)
+    arm = tp.Arm(name="random", config=config, algorithm=algorithm, space=space, packed=size)
     parts = {"num_val": 10, "num_test": 10, "seed": 0}
     search = measure.one_arm(arm, {"name": noise, "arguments": {"side": side}, **parts})
     clock = measure.Clock(Interval, time.process_time)

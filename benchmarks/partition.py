@@ -8,22 +8,20 @@ resident memory neither hides nor keeps what the allocator does.
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import tuneparts as tp
 from benchmarks.measure import cpu_turns, noise_context, one_thread, peak_bytes, ratio_columns
 from benchmarks.results import Result, Row, result, tell
-from tuneparts.methods.baselines.config import Standard
-from tuneparts.methods.partitioned import Partitioned
-from tuneparts.nets import FixupResNet, MnistCnn, NetConfig
 from tuneparts.training.config import SupervisedMethod
 
 _NODE = {"scheme": "node", "mixed": True, "defaults": "zero"}
 _JOINT_SHARE = 0.2
-"""Share of the batch that moves the hypers in a joint step."""
+"""Share of the batch that moves the hyperparameters in a joint step."""
 _PROBE = 8
 """Batch by which the cost of an example is estimated."""
 
 
 class _Case(NamedTuple):
-    net: NetConfig
+    net: tp.nets.NetConfig
     in_shape: tuple[int, int, int]
     batch_size: int
     optimiser: Mapping[str, Any]
@@ -32,9 +30,9 @@ class _Case(NamedTuple):
 
 _SGD = {"kind": "sgd", "lr": 0.1}
 _CASES = {  # with the settings that the paper trains them with
-    "mnist_cnn": _Case(MnistCnn(), (1, 28, 28), 200, {"kind": "adam"}, "zero"),
-    "fixup_resnet8": _Case(FixupResNet(depth=8), (3, 32, 32), 250, _SGD, "initial"),
-    "fixup_resnet14": _Case(FixupResNet(depth=14), (3, 32, 32), 250, _SGD, "initial"),
+    "mnist_cnn": _Case(tp.nets.MnistCnn(), (1, 28, 28), 200, {"kind": "adam"}, "zero"),
+    "fixup_resnet8": _Case(tp.nets.FixupResNet(depth=8), (3, 32, 32), 250, _SGD, "initial"),
+    "fixup_resnet14": _Case(tp.nets.FixupResNet(depth=14), (3, 32, 32), 250, _SGD, "initial"),
 }
 
 
@@ -75,29 +73,29 @@ def _time_rows(name: str, case: _Case, samples: int, *, limit: float, rounds: in
 
 
 def _steps(case: _Case, samples: int, batch_size: int) -> dict[str, Callable[[], object]]:
-    def learner(config: type[SupervisedMethod], **fields: Any) -> Any:
+    def learner(config: Callable[..., SupervisedMethod], **fields: Any) -> Any:
         return _learner(config, case, samples, batch_size, **fields)
 
-    published = learner(Partitioned, defaults=case.defaults)
-    steps: dict[str, Callable[[], object]] = {"standard": learner(Standard).step}
+    published = learner(tp.Partitioned.published, defaults=case.defaults)
+    steps: dict[str, Callable[[], object]] = {"standard": learner(tp.Standard).step}
     if samples == 1:  # where masks weigh most against the net
-        joint = learner(Partitioned, **_NODE, hyper_share=_JOINT_SHARE)
+        joint = learner(tp.Partitioned.published, **_NODE, hyper_share=_JOINT_SHARE)
         steps["joint_step"] = joint.joint_step
-        steps["mixed_step"] = learner(Partitioned, **_NODE).weight_step
+        steps["mixed_step"] = learner(tp.Partitioned.published, **_NODE).weight_step
     return steps | {"weight_step": published.weight_step, "hyper_step": published.hyper_step}
 
 
 def _memory_row(name: str, case: _Case, *, batch_size: int) -> Row:
     """Peak of two whole iterations with S = 1, where weights weigh most, and zero defaults."""
 
-    def work(config: type[SupervisedMethod], num_steps: int, **fields: Any) -> None:
+    def work(config: Callable[..., SupervisedMethod], num_steps: int, **fields: Any) -> None:
         learner = _learner(config, case, 1, batch_size, **fields)
         for _ in range(num_steps):
             learner.step()
 
-    standard = peak_bytes(lambda: work(Standard, 2))
+    standard = peak_bytes(lambda: work(tp.Standard, 2))
     # Six steps: every partition's step takes memory of its own.
-    ours = peak_bytes(lambda: work(Partitioned, 6, defaults="zero"))
+    ours = peak_bytes(lambda: work(tp.Partitioned.published, 6, defaults="zero"))
     return {
         "what": f"memory.{name}",
         "ratio": ours / standard,
@@ -108,7 +106,11 @@ def _memory_row(name: str, case: _Case, *, batch_size: int) -> Row:
 
 
 def _learner(
-    config: type[SupervisedMethod], case: _Case, samples: int, batch_size: int, **fields: Any
+    config: Callable[..., SupervisedMethod],
+    case: _Case,
+    samples: int,
+    batch_size: int,
+    **fields: Any,
 ) -> Any:
     context = noise_context(max(300, case.batch_size), case.in_shape, mean=0.0, std=1.0)
     made = config(

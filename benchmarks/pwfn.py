@@ -15,17 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+import tuneparts as tp
 from benchmarks.measure import cpu_seconds, cpu_turns, noise_context, one_thread, spread
 from benchmarks.results import Result, Row, result, tell
 from tuneparts.core import seeding
-from tuneparts.methods.baselines.config import Standard
 from tuneparts.methods.pwfn import _sigma, _threshold
-from tuneparts.methods.pwfn.config import Pwfn
-from tuneparts.nets import Mlp, NetConfig, ResNet18
-from tuneparts.training.config import Optimiser
 
 _FLOATS = npt.NDArray[np.float64]
-_SGD = Optimiser(kind="sgd", lr=1e-3, weight_decay=1e-4)
+_SGD = tp.Sgd(lr=1e-3, weight_decay=1e-4)
 _BITS, _MAX_ORDER, _DELTA, _GROWTH = 7, 4, 1.0, 2.0
 """The defaults of `threshold.cluster`, which the literal form knows no others than."""
 
@@ -42,23 +39,26 @@ def run(*, quick: bool) -> Result:
     return result("pwfn", {row["what"]: row["ratio"] for row in (*steps, literal)}, rows)
 
 
-def _nets(*, quick: bool) -> list[tuple[str, NetConfig, int, int]]:
+def _nets(*, quick: bool) -> list[tuple[str, tp.nets.NetConfig, int, int]]:
     """Name, net, batch size and rounds: first where few uses share the draw of a weight."""
     if quick:
-        return [("mlp", Mlp(widths=(16,)), 8, 2), ("resnet18", ResNet18(width=4), 8, 2)]
+        return [
+            ("mlp", tp.nets.Mlp(widths=(16,)), 8, 2),
+            ("resnet18", tp.nets.ResNet18(width=4), 8, 2),
+        ]
     return [
-        ("mlp", Mlp(widths=(512, 512)), 50, 101),
-        ("resnet18_width_64_batch_8", ResNet18(width=64), 8, 9),
-        ("resnet18_width_64_batch_32", ResNet18(width=64), 32, 5),
-        ("resnet18_width_16_batch_128", ResNet18(width=16), 128, 7),
+        ("mlp", tp.nets.Mlp(widths=(512, 512)), 50, 101),
+        ("resnet18_width_64_batch_8", tp.nets.ResNet18(width=64), 8, 9),
+        ("resnet18_width_64_batch_32", tp.nets.ResNet18(width=64), 32, 5),
+        ("resnet18_width_16_batch_128", tp.nets.ResNet18(width=16), 128, 7),
     ]
 
 
-def _step_row(name: str, net: NetConfig, batch_size: int, rounds: int) -> Row:
+def _step_row(name: str, net: tp.nets.NetConfig, batch_size: int, rounds: int) -> Row:
     context = noise_context(batch_size, (3, 32, 32), mean=0.5, std=0.25)
     shared = {"net": net, "batch_size": batch_size, "steps": 10**6, "interval": 1}
-    plain: Any = Standard(**shared, optimiser=_SGD).build(context)
-    ours: Any = Pwfn(**shared, pretrain=0, finetune=_SGD, first_round=0).build(context)
+    plain: Any = tp.Standard(**shared, optimiser=_SGD).build(context)
+    ours: Any = tp.Pwfn(**shared, pretrain=0, finetune=_SGD, first_round=0).build(context)
     # Ours fixes its first round in the first step, which is not timed.
     turns = cpu_turns({"plain": plain.step, "gaussian": ours.step}, rounds=rounds)
     seconds = {side: spread(own) for side, own in turns.items()}

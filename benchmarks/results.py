@@ -20,7 +20,7 @@ _PACKAGES = ("tuneparts", "torch", "ray", "mlflow", "optuna")
 
 
 def result(name: str, ratios: Mapping[str, float], rows: Sequence[Row]) -> Result:
-    """Put ratios and rows beside a description of this machine: processor, load and versions."""
+    """Put ratios and rows next to a description of this machine: processor, load and versions."""
     machine = {
         "cpu": provenance.cpu_model(),
         "cores": os.cpu_count(),

@@ -1,8 +1,8 @@
-"""A search without training: its trials, its barriers and its start, beside stock Ray.
+"""A search without training: its trials, its barriers and its start, compared with stock Ray.
 
 Trials do nothing, and like is compared with like: without MLflow on both sides, we with a journal
 and checkpoints, Ray with its files of results; Optuna does without files and processes. What MLflow
-adds is a row of its own. Two costs are told apart: of one trial more, from the end of the first to
+adds is a row of its own. Two costs are separate: of one trial more, from the end of the first to
 the end of the last, and of all trials with the start of workers and the end.
 
 Barriers are those of ASHA and successive halving, timed as in `benchmarks.timing`. A start is the
@@ -22,13 +22,13 @@ from statistics import median
 from typing import TypeAlias
 
 import tuneparts
+import tuneparts as tp
 from benchmarks import sleeping
 from benchmarks.measure import Clock, interleave, spread
 from benchmarks.results import Result, Row, result, tell
 from benchmarks.timing import Case, joined_ray, measured, run_tuner, stock_over_ours
 from tuneparts.core.provenance import usable_cpus
 from tuneparts.executors import Place, execute
-from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.card import RunCard
 from tuneparts.search.events import Row as Interval
 from tuneparts.search.events import TrialEnded, read
@@ -83,11 +83,8 @@ def quadratic(config):
 
 if __name__ == "__main__":
     config = tp.Objective(function=quadratic, reports={"val/loss": "min"})
-    space = {"params.x": tp.Uniform(low=-1, high=1)}
-    algorithm = tp.RandomSearch(num_trials=100)
-    arm = tp.Arm(name="random", config=config, algorithm=algorithm, space=space)
-    search = tp.Search(name="function", question="", scale="cpu", metric="val/loss", steps=1,
-                       seeds=(0,), arms=(arm,))
+    arm = config.searched_by(tp.RandomSearch(100), x=tp.Uniform(-1, 1))
+    search = tp.Search(seeds=1, arms={"random": arm})
     execute(search, folder=Path(tempfile.mkdtemp()), place=Place("local", workers=1))
 """
 
@@ -141,7 +138,7 @@ def _timed(way: _Way, trials: int) -> tuple[float, float]:
 
 def _ours(trials: int, folder: Path, clock: Clock, *, uri: str | None = None) -> None:
     """As in `tuneparts search`, with MLflow where there is a store."""
-    search = sleeping.search("null", RandomSearch(num_trials=trials), NullConfig())
+    search = sleeping.search("null", tp.RandomSearch(num_trials=trials), NullConfig())
     card = SearchCard(RunCard("bench", scale="smoke", digest=search.digest))
     tracker = None if uri is None else Tracker(uri, folder=folder, search=card)
     execute(

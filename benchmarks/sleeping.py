@@ -5,17 +5,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
+import tuneparts as tp
 from benchmarks.measure import one_arm
 from benchmarks.stock_trials import gather
 from tuneparts.core.schema import Metric
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.search.algorithms.base import Algorithm, Proposals
-from tuneparts.search.algorithms.halving import Asha, SuccessiveHalving
-from tuneparts.search.algorithms.sampler import Optuna
-from tuneparts.search.arm import Arm
 from tuneparts.search.segment import Segment
-from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Search
 from tuneparts.testing.null import NullConfig, NullLearner
 from tuneparts.training.learner import Context, Learner
 
@@ -40,10 +36,10 @@ def place(number: int, draw: int) -> float:
 
 def search(
     name: str, algorithm: Algorithm, config: NullConfig, *, seed: int = 0, at_once: int = 1
-) -> Search:
+) -> tp.Search:
     """A search of one arm that trains nothing."""
-    space = {"x": Uniform(low=0.0, high=1.0)}
-    arm = Arm(name=name, config=config, algorithm=algorithm, space=space, at_once=at_once)
+    space = {"x": tp.Uniform(low=0.0, high=1.0)}
+    arm = tp.Arm(name=name, config=config, algorithm=algorithm, space=space, at_once=at_once)
     data = {"name": "digits", "num_train": 10, "num_val": 10, "num_test": 10, "seed": 0}
     return one_arm(arm, data, seed=seed)
 
@@ -68,7 +64,7 @@ class SleepingConfig(NullConfig):
 class _Numbered:
     """Mixin of algorithms: a config has the number and the x of its trial; the seed is the draw."""
 
-    def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
+    def proposals(self, arm: tp.Arm, seed: int, metric: Metric) -> Proposals:
         inner = super().proposals(arm, seed, metric)  # type: ignore[misc]
         with suppress(StopIteration):
             batch = next(inner)
@@ -78,18 +74,18 @@ class _Numbered:
 
     def _numbered(self, one: Segment, draw: int) -> Segment:
         own = {"number": one.trial.index, "draw": draw}
-        # Where Optuna looks is its own matter.
-        x = {} if isinstance(self, Optuna) else {"x": place(one.trial.index, draw)}
+        # Optuna chooses its x itself.
+        x = {} if isinstance(self, tp.Optuna) else {"x": place(one.trial.index, draw)}
         return replace(one, config={**one.config, **own, **x})
 
 
-class NumberedAsha(_Numbered, Asha):
+class NumberedAsha(_Numbered, tp.Asha):
     """`Asha` over the trials of a draw."""
 
 
-class NumberedHalving(_Numbered, SuccessiveHalving):
+class NumberedHalving(_Numbered, tp.SuccessiveHalving):
     """`SuccessiveHalving` over the same trials."""
 
 
-class NumberedOptuna(_Numbered, Optuna):
+class NumberedOptuna(_Numbered, tp.Optuna):
     """`Optuna` over trials of the same lengths."""

@@ -1,4 +1,4 @@
-"""A training step of ours beside one written by hand, and how near it is to a matrix product.
+"""A training step of ours against one written by hand, and how near it is to a matrix product.
 
 Both do the same work: the same net, Adam, four augmentation samples of each of 50 images. The one
 by hand is as tutorials write it: layers in the order of the papers' tables, the default layout,
@@ -19,11 +19,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
+import tuneparts as tp
 from benchmarks import measure
 from benchmarks.results import Result, Row, result, tell
 from tuneparts.data.task import Examples
-from tuneparts.methods.baselines.config import Standard
-from tuneparts.nets import DigitsCnn, FixupResNet, Mlp, MnistCnn, NetConfig, WideResNet
 from tuneparts.nets._resnets import FixupBlock, PreActivationBlock
 from tuneparts.training.loop import LoopLearner
 
@@ -41,12 +40,12 @@ _SIDE = 1024
 """Of the matrices whose product is the limit."""
 _LEAST_SECONDS = 0.03
 """Steps are timed in groups that take about so long."""
-_CASES: dict[str, tuple[NetConfig, tuple[int, int, int], int]] = {
-    "fixup_resnet8": (FixupResNet(depth=8), (3, 32, 32), 11),
-    "wrn_16_2": (WideResNet(depth=16, width=2), (3, 32, 32), 7),
-    "mlp": (Mlp(), (1, 28, 28), 31),
-    "digits_cnn": (DigitsCnn(), (1, 8, 8), 31),
-    "mnist_cnn": (MnistCnn(), (1, 28, 28), 15),
+_CASES: dict[str, tuple[tp.nets.NetConfig, tuple[int, int, int], int]] = {
+    "fixup_resnet8": (tp.nets.FixupResNet(depth=8), (3, 32, 32), 11),
+    "wrn_16_2": (tp.nets.WideResNet(depth=16, width=2), (3, 32, 32), 7),
+    "mlp": (tp.nets.Mlp(), (1, 28, 28), 31),
+    "digits_cnn": (tp.nets.DigitsCnn(), (1, 8, 8), 31),
+    "mnist_cnn": (tp.nets.MnistCnn(), (1, 28, 28), 15),
 }
 """Net, shape of an input and rounds."""
 
@@ -96,11 +95,11 @@ def _seconds(step: Callable[[], object], times: int) -> float:
 
 
 def ways(
-    net: NetConfig, in_shape: tuple[int, int, int], *, batch_size: int
+    net: tp.nets.NetConfig, in_shape: tuple[int, int, int], *, batch_size: int
 ) -> dict[str, Callable[[], object]]:
     """Make the same training step three times: ours, by hand, and by hand with quick settings."""
     context = measure.noise_context(20 * batch_size, in_shape, mean=0.0, std=1.0)
-    config = Standard(
+    config = tp.Standard(
         net=net,
         hypers={"affine": {"kind": "lila", **_RANGES}, "samples": _SAMPLES},
         optimiser={"kind": "adam"},

@@ -1,4 +1,4 @@
-"""Composed weights: a training step beside one with ordinary weights, and composing alone.
+"""Composed weights: a training step compared with one with ordinary weights, and composing alone.
 
 Both sides of a step are the learners themselves on the same net, batch and optimiser.
 """
@@ -7,18 +7,19 @@ from typing import Any
 
 import torch
 
+import tuneparts as tp
 from benchmarks import measure
 from benchmarks.results import Result, Row, result, tell
 from tuneparts.core import seeding
-from tuneparts.methods.baselines.config import Standard
 from tuneparts.methods.superweights import _ties
 from tuneparts.methods.superweights._allocation import make_plan
 from tuneparts.methods.superweights._bank import TemplateBank
 from tuneparts.methods.superweights._clusters import depth_bins, layers_of
-from tuneparts.methods.superweights.config import SuperWeights
-from tuneparts.nets import WideResNet
 
-_NETS = {"wrn_28_2": WideResNet(depth=28, width=2), "wrn_16_2": WideResNet(depth=16, width=2)}
+_NETS = {
+    "wrn_28_2": tp.nets.WideResNet(depth=28, width=2),
+    "wrn_16_2": tp.nets.WideResNet(depth=16, width=2),
+}
 _IN_SHAPE = (3, 32, 32)
 _OPTIMISER = {"kind": "sgd", "lr": 0.1, "nesterov": True, "weight_decay": 5e-4}
 
@@ -35,14 +36,14 @@ def run(*, quick: bool) -> Result:
     return result("superweights", {row["what"]: row["ratio"] for row in rows[:-1]}, rows)
 
 
-def _step_row(name: str, net: WideResNet, *, batch_size: int, rounds: int) -> Row:
+def _step_row(name: str, net: tp.nets.WideResNet, *, batch_size: int, rounds: int) -> Row:
     common: dict[str, Any] = {"optimiser": _OPTIMISER, "batch_size": batch_size}
     common |= {"steps": 10**6, "interval": 10**6}
     # Clusters of bins and private coefficients from the start: no stage but the last.
     sharing = {"clusters": "depth", "coefficients": "private"}
     learners: dict[str, Any] = {
-        "standard": Standard(net=net, **common),
-        "ours": SuperWeights(members=(net,), sharing=sharing, **common),
+        "standard": tp.Standard(net=net, **common),
+        "ours": tp.SuperWeights(members=(net,), sharing=sharing, **common),
     }
     context = measure.noise_context(64, _IN_SHAPE, mean=0.5, std=0.25)
     steps = {side: config.build(context).step for side, config in learners.items()}
@@ -56,7 +57,7 @@ def _compose_row(width: int, budget: int, *, rounds: int) -> Row:
     layers = []
     for member in range(4):
         with seeding.isolated(0, "bench"), torch.device("meta"):
-            net = WideResNet(depth=28, width=width).build(_IN_SHAPE, 100)
+            net = tp.nets.WideResNet(depth=28, width=width).build(_IN_SHAPE, 100)
         layers += layers_of(net, member)
     plan = make_plan(layers, depth_bins(layers, 4), budget=budget)
     generator = seeding.torch_generator(0, "bench")

@@ -1,4 +1,4 @@
-"""How long adaptive searches take on many slots, beside stock Ray Tune.
+"""How long adaptive searches take on many slots, compared with stock Ray Tune.
 
 All sides run the same trials for the same times: intervals only sleep, for a time that is
 log-normal over trials (5 to 95 % span a factor of 10). Which trial is kept to the end decides much,
@@ -26,6 +26,8 @@ from tuneparts.search.events import Row as Interval
 
 Kind: TypeAlias = Literal["asha", "halving", "tpe"]
 Timing: TypeAlias = Literal["free", "exact"]
+_TIMINGS = {"free": "asynchronous", "exact": "deterministic"}
+"""What keys of results are called -> timing of an algorithm."""
 Way: TypeAlias = tuple[Kind, Timing]
 _WAYS: tuple[Way, ...] = (("tpe", "exact"), ("tpe", "free"), ("asha", "exact"), ("asha", "free"))
 _STEPS: Mapping[Kind, int] = {"asha": 16, "halving": 16, "tpe": 2}
@@ -103,10 +105,11 @@ def algorithm(kind: Kind, timing: Timing, case: Case) -> Algorithm:
     """What is timed, as it would be on so many slots."""
     rungs = {"num_trials": case.trials, "min_steps": 1, "reduction": 4}
     if kind == "asha":
-        return sleeping.NumberedAsha(**rungs, timing=timing)
+        return sleeping.NumberedAsha(**rungs, timing=_TIMINGS[timing])
     if kind == "halving":
         return sleeping.NumberedHalving(**rungs)
-    return sleeping.NumberedOptuna(num_trials=case.trials, timing=timing).for_width(case.slots)
+    own = sleeping.NumberedOptuna(num_trials=case.trials, timing=_TIMINGS[timing])
+    return own.for_width(case.slots)
 
 
 def _ours(kind: Kind, timing: Timing, case: Case, draw: int, folder: Path) -> Row:

@@ -1,42 +1,19 @@
-"""With its own settings tuned at equal cost, which way to the hypers is best on upright MNIST?
+"""Tuned at equal cost, which way to the hyperparameters is best on upright MNIST?
 
 As `benchmark_digits`, on 5,000 images as they are: what helps is small, and not known.
+
+Setting of `benchmark_mnist_rotated`. There is no oracle: nobody knows the best augmentation of
+digits as they are written.
 """
 
-from studies import mnist
-from studies.tuning import Tuned, affine_space, affine_starts
-from tuneparts.hypers import Affine
-from tuneparts.search.spec import Scale, Search
+import tuneparts as tp
+from studies import digits
+from studies.tuning import Tuned, affine
 
-check = mnist.check
-NOTES = """
-At `cpu` scale 5,000 training and 1,000 validation images of 14 x 14 pixels, 2,000 test images, a
-net of 15,114 weights, batches of 50, 2 augmentation samples in training and 8 in scoring. There is
-no oracle: nobody knows the best augmentation of digits as they are written.
-"""
+check = digits.check
 
 
-def search(scale: Scale) -> Search:
-    """Learners, searching arms and references, each with its tuning."""
-    steps = scale.pick(smoke=16, cpu=600, paper=60_000)
-    samples = mnist.samples(scale, cpu=2)
-    setting = Tuned(
-        shared={
-            "steps": steps,
-            "interval": steps // 4,
-            "net": mnist.net(scale),
-            "batch_size": 50,
-            "optimiser": {"lr": 0.003},
-        },
-        learnt={"affine": dict.fromkeys(Affine.NAMES, 0.3), **samples},
-        starts=affine_starts(Affine.NAMES),
-        space=affine_space(Affine.NAMES, 0.5),
-        paper_space=affine_space(Affine.NAMES, 3.0),
-    )
-    return setting.search(
-        name="benchmark_mnist_upright",
-        notes=NOTES,
-        scale=scale,
-        data=mnist.rotated(scale).replaced({"rotated": False}),
-        references={"none": None},
-    )
+def search(scale: tp.Scale) -> tp.Search:
+    steps, samples = scale.pick(smoke=16, cpu=600, paper=60_000), digits.samples(scale, cpu=2)
+    shared = digits.tuned_mnist(scale, steps, rotated=False)
+    return Tuned(shared, **affine(samples)).search(__doc__, scale=scale, references={"none": []})

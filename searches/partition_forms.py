@@ -1,74 +1,54 @@
 """Which form of partitioned training gives the best net at the same steps, on rotated digits?
 
-The published form updates one partition a step and spends every other step on the hypers. The arms
-change one thing after the other: hidden units instead of single weights, all partitions in each
-step, fewer steps for hypers, weights and hypers in one step, and a last stage of ordinary
-training.
-"""
-
-from studies.comparison import Comparison
-from studies.forms import FAR, HELD_OUT, JOINT, LEAN, MIXED, Forms
-from tuneparts.data.config import Data
-from tuneparts.nets import DigitsCnn
-from tuneparts.search.spec import Scale, Search
-
-NOTES = """
 Mlodozeniec et al. (2023) deal out single weights, update one partition in each step and take a
-hyper step after each; the other forms are ours, but for the node scheme and mixed batches (their
-appendix C). Data, net, rates and steps are those of `random_vs_partitioned`, and the hyper rate
-times hyper steps is 18, and 36 in arms called `far`. For choosing among forms: every arm trains on
-997 digits and is compared by 300 validation digits. Every replicate draws the data
-anew. The arms `held_out_...` are validation-set optimisation, as a special case
-of the same learner: all weights in the first partition, a fifth of the data held out, and given
-back in the last stage.
+hyper step after each. The arms change one thing after the other: hidden units instead of single
+weights and mixed batches (their appendix C), fewer hyper steps, weights and hyperparameters in one
+step, and a last stage of ordinary training (`released`). Data, net, rates and steps are those of
+`random_vs_partitioned`; the hyper rate times hyper steps is 18, and 36 in arms called `far`. Every
+arm trains on 997 digits and is compared by 300 validation digits. Every seed draws the data anew.
+`held_out_...` is validation-set optimisation as a special case of the same learner: all weights in
+the first partition, a fifth of the data held out, and given back in the last stage.
 """
 
+from functools import partial
 
-def search(scale: Scale) -> Search:
-    """Forms of partitioned training and of its rival, all at the same steps."""
-    steps = scale.pick(smoke=40, cpu=2400, paper=20_000)
-    comparison = Comparison(
-        shared={
-            "steps": steps,
-            "interval": steps // 4,
-            "net": DigitsCnn(),
-            "batch_size": 50,
-            "optimiser": {"lr": 0.006},
-        },
-        samples={"samples": scale.pick(smoke=2, cpu=4, paper=20), "eval_samples": 8},
-    )
-    forms = Forms(comparison, train_on="train")
-    return Search(
-        name="partition_forms",
-        question="Which form of partitioned training gives the best net at the same steps?",
-        notes=NOTES,
-        scale=scale,
-        data=Data(name="digits", rotated=True, num_val=300),
-        metric="val/accuracy",
-        steps=steps,
+import tuneparts as tp
+from studies import after_question
+from studies.comparison import on_digits
+from studies.forms import FAR, HELD_OUT, JOINT, LEAN, MIXED, form
+
+
+def search(scale: tp.Scale) -> tp.Search:
+    setting = on_digits(scale, reports=4)
+    arm, two = partial(form, setting, train_on="train"), (0.8, 0.2)
+    late = partial(arm, late=0.25)
+    return tp.Search(
+        **setting.shared,
+        hypers=setting.hypers,
+        notes=after_question(__doc__),
         seeds=scale.pick(smoke=(0,), cpu=(100, 101, 102, 103, 104), paper=(100, 101, 102)),
-        arms=(
-            forms.arm("published"),
-            forms.arm("published_selected", select_by_lml=True, lml_every=1),
-            forms.arm("node", scheme="node"),
-            forms.arm("two", proportions=(0.8, 0.2)),
-            forms.arm("mixed", **MIXED),
-            forms.arm("mixed_every_4", every=4, **MIXED),
-            forms.arm("joint", **MIXED, **JOINT),
-            forms.arm("mixed_every_4_released", every=4, late=0.25, **MIXED),
-            forms.arm("joint_released", late=0.25, **MIXED, **JOINT),
-            forms.arm("joint_half_released", late=0.5, **MIXED, **JOINT),
-            forms.arm("random_joint_released", late=0.25, **JOINT),
-            forms.arm("random_joint_half_released", late=0.5, **JOINT),
-            forms.arm("two_joint_released", late=0.25, proportions=(0.8, 0.2), **MIXED, **JOINT),
-            forms.arm("lean_joint_released", late=0.25, **LEAN, **MIXED, **JOINT),
-            forms.arm("lean_every_4_released", every=4, late=0.25, **LEAN, **MIXED),
-            forms.arm("joint_far_released", late=0.25, travel=FAR, **MIXED, **JOINT),
-            forms.arm("random_joint_far_released", late=0.25, travel=FAR, **JOINT),
-            forms.arm("held_out_every_4_far_released", every=4, late=0.25, travel=FAR, **HELD_OUT),
-            forms.arm("held_out_every_4_released", every=4, late=0.25, **HELD_OUT),
-            forms.arm("held_out_every_4_half_released", every=4, late=0.5, **HELD_OUT),
-            forms.arm("held_out_joint_released", late=0.25, **HELD_OUT, **JOINT),
-        ),
+        arms={
+            "published": arm(),
+            "published_selected": arm(select_by_lml=True, lml_every=1),
+            "node": arm(scheme="node"),
+            "two": arm(proportions=two),
+            "mixed": arm(**MIXED),
+            "mixed_every_4": arm(every=4, **MIXED),
+            "joint": arm(**MIXED, **JOINT),
+            "mixed_every_4_released": late(every=4, **MIXED),
+            "joint_released": late(**MIXED, **JOINT),
+            "joint_half_released": arm(late=0.5, **MIXED, **JOINT),
+            "random_joint_released": late(**JOINT),
+            "random_joint_half_released": arm(late=0.5, **JOINT),
+            "two_joint_released": late(proportions=two, **MIXED, **JOINT),
+            "lean_joint_released": late(**LEAN, **MIXED, **JOINT),
+            "lean_every_4_released": late(every=4, **LEAN, **MIXED),
+            "joint_far_released": late(travel=FAR, **MIXED, **JOINT),
+            "random_joint_far_released": late(travel=FAR, **JOINT),
+            "held_out_every_4_far_released": late(every=4, travel=FAR, **HELD_OUT),
+            "held_out_every_4_released": late(every=4, **HELD_OUT),
+            "held_out_every_4_half_released": arm(every=4, late=0.5, **HELD_OUT),
+            "held_out_joint_released": late(**HELD_OUT, **JOINT),
+        },
         figures=("scores", "subnetworks", "accuracy", "hypers"),
     )

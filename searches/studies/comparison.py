@@ -1,216 +1,153 @@
-"""The arms of one comparison: search algorithms against methods that learn hypers in one run.
+"""The arms of one comparison: search algorithms against methods that learn in one run.
 
-The searches that ask this question differ in data, net and size; which arms there are, what each
-may see and how many steps it has is the same, and stands here.
+The searches that ask this question differ in data, net and size.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from studies import reach
-from tuneparts.core.config import Config
-from tuneparts.data.config import Data
-from tuneparts.hypers import Affine
-from tuneparts.methods.baselines.config import (
-    Augerino,
-    Laplace,
-    LastLayer,
-    Standard,
-    ValidationSet,
-)
-from tuneparts.methods.partitioned import Partitioned
-from tuneparts.methods.partitioned.config import ReleasedConfig
-from tuneparts.search.algorithms.base import RandomSearch
-from tuneparts.search.algorithms.halving import Asha
-from tuneparts.search.algorithms.pbt import Pbt
-from tuneparts.search.algorithms.sampler import Optuna
-from tuneparts.search.arm import Arm, Resources
-from tuneparts.search.space import Dimension, Uniform
-from tuneparts.search.spec import Scale, Search
-from tuneparts.training.config import Method
+import tuneparts as tp
+from studies import after_question, digits, on_gpus, reach
 
-C = TypeVar("C", bound=Method)
+C = TypeVar("C", bound=tp.Method)
 
 PAPER_RANGE = 3.0
-"""Largest nuisance range that random search draws in Mlodozeniec et al. (2023, appendix G)."""
+"""Largest range but for rotation in Mlodozeniec et al. (2023, appendix G)."""
 TIGHT_RANGE = 0.5
 """The same as a practitioner would choose it."""
-LAST_STAGE = 0.25
-"""Share of the steps for fine-tuning and for the release."""
-PRINTED = {
-    "partitioned": 1e-3,
-    "released": 1e-3,
-    "validation": 1e-3,
-    "augerino": 0.05,
-    "laplace": 0.05,
-    "last_layer": 1e-3,
-}
-"""Hyper rates of Mlodozeniec et al. (2023), Immer et al. (2022) and Schwoebel et al. (2022)."""
-LAPLACE = {"curvature": "kronecker", "precision": 0.01, "precision_lr": 0.02}
-"""The prior starts weak and moves slowly: from precision 1 and at the rate of the hypers it grew
-within a few evidence steps to where the net no longer fitted its training data."""
+PRINTED = {"augerino": 0.05, "laplace": 0.05}
+"""Hyper rates of Immer et al. (2022); those of the other methods are printed as 1e-3
+(Mlodozeniec et al. 2023, Schwoebel et al. 2022)."""
+LAPLACE: dict[str, Any] = {"curvature": "kronecker", "precision": 0.01, "precision_lr": 0.02}
+"""The prior starts weak and moves slowly: from precision 1 and at the hyper rate it grew within a
+few evidence steps to where the net no longer fitted its training data."""
 
 
-class Trials(Config):
-    """The number of trials of each searching arm, per seed."""
-
-    random: int
-    tpe: int
-    asha: int
-    population: int
-    num_rounds: int
+def space(largest: float) -> dict[str, tp.Dimension]:
+    """Six ranges: rotation up to pi, the others up to `largest`."""
+    tops = dict.fromkeys(tp.Affine.NAMES, largest) | {"rotation": math.pi}
+    return {f"hypers.affine.{name}": tp.Uniform(0.0, high) for name, high in tops.items()}
 
 
-class Comparison(Config):
-    """The settings that all arms of the comparison share, and the arms made from them."""
+def rotation_only(samples: Mapping[str, int]) -> dict[str, Any]:
+    """The hyperparameters that made rotated data."""
+    return {"affine": dict.fromkeys(tp.Affine.NAMES, 0.0) | {"rotation": math.pi}, **samples}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the arms share, and the arms."""
 
     shared: dict[str, Any]
-    """Fields of every config: steps, interval, net, batch_size, and optimiser with its `lr`."""
+    """Fields of the search: data, net, steps, interval, batch_size, and optimiser with its `lr`."""
     samples: dict[str, int]
     """Augmentation samples: `samples` and `eval_samples`."""
     start: float = 0.3
     """Where all six ranges start. From 0.05, Augerino and Laplace shrank rotation to nothing on
     rotated digits; the same start for all methods favours none."""
     reach: float | None = 18.0
-    """Hyper rate times hyper steps of every learner: how far an unconstrained range can travel.
-    None takes the rates that the papers print."""
+    """Hyper rate times hyper steps of every learner; None for the rates that papers print."""
     evidence_every: int = 20
     """Updates per evidence step of Laplace."""
-    resources: Resources = Resources()
 
-    def learnt(self) -> dict[str, Any]:
-        """Hypers of methods that learn all six ranges."""
-        return {"affine": dict.fromkeys(Affine.NAMES, self.start), **self.samples}
+    @property
+    def hypers(self) -> dict[str, Any]:
+        """All six ranges, where they start."""
+        return {"affine": dict.fromkeys(tp.Affine.NAMES, self.start), **self.samples}
 
-    def last_stage(self) -> dict[str, Any]:
-        """Settings of fine-tuning and of the release: half the learning rate, annealed."""
-        optimiser = dict(self.shared["optimiser"])
-        optimiser |= {"lr": optimiser["lr"] / 2, "schedule": "cosine"}
-        return {"fraction": LAST_STAGE, "optimiser": optimiser}
+    def last_stage(self, fraction: float = 0.25) -> tp.Finetune:
+        """Fine-tuning at half the learning rate, which falls along a cosine."""
+        rate = self.shared["optimiser"]
+        late = rate.replaced({"lr": rate.lr / 2, "schedule": "cosine"})
+        return tp.Finetune(fraction=fraction, optimiser=late)
 
-    def augmented(self, **fields: Any) -> Standard:
-        """A standard net at ranges that a search or another arm will fill in."""
-        return Standard(**{**self.shared, "hypers": self.learnt(), **fields})
-
-    def references(self) -> tuple[Arm, ...]:
-        """Two reference arms: no augmentation, and the rotations that made the data."""
-        oracle = {"affine": {**dict.fromkeys(Affine.NAMES, 0.0), "rotation": math.pi}}
-        return (
-            self._arm("none", Standard(**self.shared, train_on="all")),
-            self._arm("oracle", self.augmented(hypers={**oracle, **self.samples}, train_on="all")),
-        )
-
-    def learners(self) -> tuple[Arm, ...]:
-        """Every method that learns the ranges while it trains."""
-        learnt = {**self.shared, "hypers": self.learnt()}
-        late = self.last_stage()
-        configs: dict[str, Method] = {
-            "partitioned": Partitioned(**learnt),
-            "released": ReleasedConfig(**learnt, release=late),
-            "validation": ValidationSet(**learnt),
-            "validation_finetuned": ValidationSet(**learnt, finetune=late),
-            "augerino": Augerino(**learnt),
-            "augerino_unsafe": Augerino(**learnt, safe=False),
-            "laplace": Laplace(**learnt, **LAPLACE, evidence_every=self.evidence_every),
-            "last_layer": LastLayer(**learnt),
-        }
-        return tuple(self._arm(name, self.at_rate(config)) for name, config in configs.items())
+    def whole(self, config: C) -> C:
+        """A config with what all arms share and it does not set: its hyper steps depend on it."""
+        given = {"hypers": self.hypers, **self.shared}
+        new = type(config).model_fields.keys() - config.model_fields_set
+        return config.replaced({name: one for name, one in given.items() if name in new})
 
     def at_rate(self, config: C) -> C:
-        """The config of a learner at the rate of its hypers."""
+        """A learner at its hyper rate."""
+        config = self.whole(config)
         if self.reach is not None:
             return reach.with_reach(config, self.reach)
-        return config.replaced({"hyper_lr": PRINTED[config.model_dump()["method"]]})
+        return config.replaced({"hyper_lr": PRINTED.get(config.model_dump()["method"], 1e-3)})
 
-    def retrained(self, leaders: Sequence[str]) -> tuple[Arm, ...]:
+    def learners(self) -> dict[str, tp.Method]:
+        """Every method that learns the ranges while it trains."""
+        configs = {
+            "partitioned": tp.Partitioned.published(),
+            "released": tp.Partitioned.published(finetune=self.last_stage()),
+            "validation": tp.ValidationSet(),
+            "validation_finetuned": tp.ValidationSet(finetune=self.last_stage()),
+            "augerino": tp.Augerino(),
+            "augerino_unsafe": tp.Augerino(safe=False),
+            "laplace": tp.Laplace(**LAPLACE, evidence_every=self.evidence_every),
+            "last_layer": tp.LastLayer(),
+        }
+        return {name: self.at_rate(config) for name, config in configs.items()}
+
+    def references(self) -> dict[str, tp.Method]:
+        """No augmentation, and the rotations that made the data."""
+        return {
+            "none": tp.Standard(train_on="all", hypers=[]),
+            "oracle": tp.Standard(train_on="all", hypers=rotation_only(self.samples)),
+        }
+
+    def retrained(self, sources: Iterable[str], **fields: Any) -> dict[str, tp.Method]:
         """Standard nets on all data at what other arms found."""
-        return tuple(
-            self._arm(f"retrained_{leader}", self.augmented(train_on="all"), follows=leader)
-            for leader in leaders
-        )
+        return {
+            f"retrained_{one}": tp.Standard(train_on="all", hypers_from=one, **fields)
+            for one in sources
+        }
 
-    def searches(self, trials: Trials) -> tuple[Arm, ...]:
+    def searches(self, scale: tp.Scale) -> dict[str, tp.Arm]:
         """Random search in the paper's ranges and in tight ones; others in the tight ones."""
-        config = self.augmented()
-        tight, interval = space(TIGHT_RANGE), config.interval
-        return (
-            self._arm(
-                "random_paper",
-                config,
-                algorithm=RandomSearch(num_trials=trials.random),
-                space=space(PAPER_RANGE),
-            ),
-            self._arm(
-                "random_tight",
-                config,
-                algorithm=RandomSearch(num_trials=trials.random),
-                space=tight,
-            ),
-            self._arm("tpe", config, algorithm=Optuna(num_trials=trials.tpe), space=tight),
-            self._arm(
-                "asha",
-                config,
-                algorithm=Asha(num_trials=trials.asha, min_steps=interval),
-                space=tight,
-            ),
-            self._arm(
-                "pbt",
-                config,
-                algorithm=Pbt(population=trials.population, num_rounds=trials.num_rounds),
-                space=tight,
-            ),
-        )
+        net, tight = tp.Standard(), space(TIGHT_RANGE)
+        random = tp.RandomSearch(scale.pick(smoke=2, cpu=64, paper=200))
+        population, rounds = scale.pick(smoke=(4, 2), cpu=(8, 5), paper=(16, 10))
+        asha, least = scale.pick(smoke=4, cpu=64, paper=200), self.shared["steps"] // 10
+        tpe = tp.Optuna(num_trials=scale.pick(smoke=2, cpu=24, paper=64))
+        return {
+            "random_paper": net.searched_by(random, space(PAPER_RANGE)),
+            "random_tight": net.searched_by(random, tight),
+            "tpe": net.searched_by(tpe, tight),
+            "asha": net.searched_by(tp.Asha(num_trials=asha, min_steps=least), tight),
+            "pbt": net.searched_by(tp.Pbt(population=population, num_rounds=rounds), tight),
+        }
 
-    def search(self, *, name: str, notes: str, scale: Scale, data: Data) -> Search:
-        """All of it as one search: learners, references, searching arms, and retrained nets."""
-        trials = Trials(
-            random=scale.pick(smoke=2, cpu=64, paper=200),
-            tpe=scale.pick(smoke=2, cpu=24, paper=64),
-            asha=scale.pick(smoke=4, cpu=64, paper=200),
-            population=scale.pick(smoke=4, cpu=8, paper=16),
-            num_rounds=scale.pick(smoke=2, cpu=5, paper=10),
-        )
-        return Search(
-            name=name,
-            question="How many random-search trials does one run that learns its augmentation "
-            "replace?",
-            notes=f"{notes}\n{reach.listed(self.learners())}\n",
-            scale=scale,
-            data=data,
-            metric="val/accuracy",
+    def search(self, docstring: str | None, *, scale: tp.Scale, gpus: float = 0) -> tp.Search:
+        """Learners, references, searching arms, and retrained nets."""
+        learnt = ["partitioned", "validation", "augerino", "laplace", "last_layer"]
+        arms: dict[str, tp.Method | tp.Arm] = {
+            **self.learners(),
+            **self.references(),
+            **self.searches(scale),
+            **self.retrained([*learnt, "random_paper", "random_tight", "tpe"]),
+        }
+        return tp.Search(
+            **self.shared,
+            hypers=self.hypers,
+            notes=after_question(docstring) + reach.listed(self.learners()),
             compare=("partitioned", "random_tight"),
             references=("none", "oracle"),
             answer="equivalent_trials",
             found={"hyper/rotation": math.pi},
-            steps=self.shared["steps"],
-            seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=(0, 1, 2, 3, 4)),
-            arms=(
-                *self.learners(),
-                *self.references(),
-                *self.searches(trials),
-                *self.retrained(["partitioned", "validation", "augerino", "laplace", "last_layer"]),
-                *self.retrained(["random_paper", "random_tight", "tpe"]),
-            ),
+            seeds=scale.pick(smoke=1, cpu=5, paper=5),
+            arms=on_gpus(scale, gpus, arms),
             score_test_always=True,
             figures=(
-                "accuracy",
-                "scores",
-                "hypers",
-                "samples",
-                "projections",
-                "best_of_n",
+                *("accuracy", "scores", "hypers", "samples", "projections", "best_of_n"),
                 "schedule",
             ),
         )
 
-    def _arm(self, name: str, config: Any, **fields: Any) -> Arm:
-        return Arm(name=name, config=config, resources=self.resources, **fields)
 
-
-def space(largest: float) -> dict[str, Dimension]:
-    """Search space of the six ranges: rotation up to pi, the other five up to `largest`."""
-    return {
-        f"hypers.affine.{name}": Uniform(low=0.0, high=math.pi if name == "rotation" else largest)
-        for name in Affine.NAMES
-    }
+def on_digits(scale: tp.Scale, *, reports: int) -> Comparison:
+    """The comparison on scikit-learn's digits."""
+    steps = scale.pick(smoke=40, cpu=2400, paper=20_000)
+    samples = {"samples": scale.pick(smoke=2, cpu=4, paper=20), "eval_samples": 8}
+    return Comparison({**digits.small(), "steps": steps, "interval": steps // reports}, samples)

@@ -1,131 +1,76 @@
-"""The arms of one federated comparison: hypers learnt by clients, or given to federated averaging.
+"""The arms of one federated comparison: hyperparameters learnt by clients, or given.
 
-The searches that ask this question differ in data, net and size; which arms there are, and that all
-of them ask the same clients for the same number of rounds, is the same, and stands here.
+All arms ask the same clients for the same number of rounds.
 """
 
-import math
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
-from pydantic import Field
+import tuneparts as tp
+from studies import after_question, on_gpus
+from studies.comparison import TIGHT_RANGE, rotation_only, space
 
-from studies.comparison import TIGHT_RANGE, space
-from tuneparts.core.config import Config
-from tuneparts.hypers import Affine
-from tuneparts.methods.federated import ExchangeConfig, FedAvg, Federated
-from tuneparts.search.algorithms.base import RandomSearch
-from tuneparts.search.arm import Arm, Resources
-from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Scale, Search
-
-C = TypeVar("C", bound=ExchangeConfig)
 MORE_STEPS = (
     "as many rounds as the others; a client trains each partition from its chunk on, and judges"
 )
+DROPOUT = 0.1
+"""Where rates start, and where they stay when they are not learnt."""
 
 
-class Federation(Config):
-    """The settings that all arms of the comparison share, and the arms made from them."""
+def federation(
+    scale: tp.Scale,
+    docstring: str | None,
+    *,
+    num_batches: int,
+    exchange: Mapping[str, Any],
+    num_samples: int,
+    start: float,
+    learning: Mapping[str, Any],
+    gpus: float,
+    **fields: Any,
+) -> tp.Search:
+    """Learnt hyperparameters; fixed, searched and oracle ones; averaging at learnt ones.
 
-    rounds: int = Field(gt=0)
-    rounds_per_report: int = Field(gt=0)
-    num_asked: int = Field(gt=0)
-    """Clients per round."""
-    num_batches: int = Field(gt=0)
-    """Batches of one client; fixes how many steps the rounds can take."""
-    shared: dict[str, Any]
-    """Fields of every config: net, batch_size, optimiser, clients, server."""
-    samples: dict[str, int]
-    """Augmentation samples: `samples` and `eval_samples`."""
-    proportions: tuple[float, ...]
-    """Of clients and weights."""
-    hyper_lr: float
-    hyper_batches: int | None = None
-    start: float = 0.05
-    """Where all six learnt ranges start."""
-    dropout: float = 0.1
-    """Where rates start, and where they stay when they are not learnt."""
-    num_trials: int = Field(gt=0)
-    """Of random search."""
-    resources: Resources = Resources()
-
-    @property
-    def steps(self) -> int:
-        """Steps of federated averaging: each client that is asked goes through its data once."""
-        return self.rounds * self.num_asked * self.num_batches
-
-    def arms(self) -> tuple[Arm, ...]:
-        """Five arms: learnt hypers; fixed, searched and oracle ones; averaging at learnt ones."""
-        affine = dict.fromkeys(Affine.NAMES, 0.0)
-        augmented = self._averaging(affine={})
-        return (
-            Arm(
-                name="federated",
-                config=self._federated(),
-                resources=self.resources,
-                budget_note=MORE_STEPS,
-            ),
-            self._arm("fedavg", self._averaging()),
-            self._arm(
-                "random",
-                augmented,
-                algorithm=RandomSearch(num_trials=self.num_trials),
-                space={
-                    **space(TIGHT_RANGE),
-                    "hypers.dropout.rate": Uniform(low=0.0, high=0.5),
-                },
-            ),
-            self._arm("oracle", self._averaging(affine={**affine, "rotation": math.pi})),
-            self._arm("retrained", augmented, follows="federated"),
-        )
-
-    def search(self, *, scale: Scale, **fields: Any) -> Search:
-        """The arms as a search; the rest of its fields are given."""
-        is_long = scale is Scale.PAPER  # the paper averages ten scores along its curves
-        return Search(
-            **fields,
-            scale=scale,
-            metric="val/accuracy",
-            compare=("federated", "fedavg"),
-            references=("oracle",),
-            steps=self.steps,
-            seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2, 3, 4), paper=(0, 1, 2)),
-            arms=self.arms(),
-            figures=(
-                "communication:val/accuracy,10" if is_long else "communication",
-                "hypers",
-                "accuracy:val/accuracy",
-                "projections",
-            ),
-        )
-
-    def _federated(self) -> Federated:
-        config = Federated(
-            **self._fields(affine=dict.fromkeys(Affine.NAMES, self.start)),
-            proportions=self.proportions,
-            hyper_lr=self.hyper_lr,
-            hyper_batches=self.hyper_batches,
-        )
-        # A client of the first chunk trains every partition, and no client has more to do.
-        return _limited(config, len(self.proportions) * self.steps, self.rounds)
-
-    def _averaging(self, **hypers: Any) -> FedAvg:
-        return _limited(FedAvg(**self._fields(**hypers)), self.steps, self.rounds)
-
-    def _fields(self, **hypers: Any) -> dict[str, Any]:
-        return {
-            **self.shared,
-            "rounds": self.rounds,
-            "rounds_per_report": self.rounds_per_report,
-            "clients_per_round": self.num_asked,
-            "hypers": {"dropout": {"rate": self.dropout}, **hypers, **self.samples},
-        }
-
-    def _arm(self, name: str, config: FedAvg, **fields: Any) -> Arm:
-        return Arm(name=name, config=config, resources=self.resources, **fields)
-
-
-def _limited(config: C, steps: int, rounds: int) -> C:
-    """Set `steps` to cover all rounds, and `interval` to the steps of one report's rounds."""
-    per_report = config.rounds_per_report or 1
-    return config.replaced({"steps": steps, "interval": steps // rounds * per_report})
+    All arms have the rounds, clients and server of `exchange`; one that learns also has `learning`,
+    and its six ranges start at `start`. The batches of one client fix how many steps a round takes.
+    """
+    rounds, per_report = exchange["rounds"], exchange["rounds_per_report"]
+    # Each client that is asked goes through its data once.
+    steps = rounds * exchange["clients_per_round"] * num_batches
+    # A client of the first chunk trains every partition, and no client has more to do.
+    most = len(learning["proportions"]) * steps
+    samples = {"samples": num_samples, "eval_samples": num_samples}
+    given = {"dropout": {"rate": DROPOUT}, **samples}
+    learnt = {**given, "affine": dict.fromkeys(tp.Affine.NAMES, start)}
+    ranges = {**space(TIGHT_RANGE), "hypers.dropout.rate": tp.Uniform(0.0, 0.5)}
+    averaging = tp.FedAvg(**exchange, hypers={**given, "affine": {}})
+    federated = tp.Federated(
+        **exchange,
+        **learning,
+        hypers=learnt,
+        steps=most,
+        interval=most // rounds * per_report,
+    )
+    trials = tp.RandomSearch(scale.pick(smoke=2, cpu=4, paper=50))
+    arms: dict[str, tp.Method | tp.Arm] = {
+        "federated": tp.Arm(config=federated, budget_note=MORE_STEPS),
+        "fedavg": tp.FedAvg(**exchange, hypers=given),
+        "random": averaging.searched_by(trials, ranges),
+        "oracle": tp.FedAvg(**exchange, hypers={**given, **rotation_only(samples)}),
+        "retrained": averaging.replaced({"hypers_from": "federated"}),
+    }
+    is_long = scale is tp.Scale.PAPER  # the paper averages ten scores along its curves
+    return tp.Search(
+        **fields,
+        notes=after_question(docstring),
+        steps=steps,
+        interval=steps // rounds * per_report,
+        compare=("federated", "fedavg"),
+        references=("oracle",),
+        seeds=scale.pick(smoke=1, cpu=5, paper=3),
+        arms=on_gpus(scale, gpus, arms),
+        figures=(
+            "communication:val/accuracy,10" if is_long else "communication",
+            *("hypers", "accuracy:val/accuracy", "projections"),
+        ),
+    )

@@ -3,7 +3,7 @@
 from benchmarks import packed
 
 
-def test_a_quick_run_has_a_ratio_for_every_net_and_number_of_lanes(monkeypatch) -> None:
+def test_a_quick_run_has_a_ratio_for_every_net_and_number_of_trials(monkeypatch) -> None:
     monkeypatch.delitem(packed._CASES, "mnist_cnn")
     found = packed.run(quick=True)
     assert set(found["ratios"]) == {f"speedup.{net}.4" for net in packed._CASES}

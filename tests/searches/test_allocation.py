@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from tuneparts import Scale, Search
 from tuneparts.methods.superweights._allocation import least_weights, make_plan
 from tuneparts.methods.superweights._clusters import depth_bins, layers_of, merge_to_fit
 from tuneparts.methods.superweights.config import SuperWeights
 from tuneparts.search.load import load
-from tuneparts.search.spec import Scale, Search
 
 CIFAR = (
     "budget",

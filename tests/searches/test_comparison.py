@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+import tuneparts as tp
 from studies import reach
-from studies.comparison import Comparison, Trials, space
-from tuneparts.nets import DigitsCnn
+from studies.comparison import Comparison, space
+from tuneparts import Scale
 from tuneparts.search.load import load
-from tuneparts.search.spec import Scale
 
 SEARCHES = Path(__file__).parents[2] / "searches"
 NAMES = (
@@ -22,8 +22,8 @@ NAMES = (
 
 @pytest.fixture(scope="module")
 def comparison():
-    shared = {"steps": 400, "interval": 40, "net": DigitsCnn(), "batch_size": 20}
-    shared["optimiser"] = {"lr": 0.01}
+    shared = {"steps": 400, "interval": 40, "net": tp.nets.DigitsCnn(), "batch_size": 20}
+    shared["optimiser"] = tp.Adam(lr=0.01)
     return Comparison(shared=shared, samples={"samples": 2, "eval_samples": 4})
 
 
@@ -46,7 +46,7 @@ def test_only_arms_that_search_leave_the_validation_data_out(name):
 
 
 def test_every_learner_can_travel_as_far(comparison):
-    configs = {arm.name: arm.config for arm in comparison.learners()}
+    configs = comparison.learners()
     assert {round(reach.reach(config), 6) for config in configs.values()} == {18.0}
     assert configs["validation_finetuned"].hyper_lr > configs["validation"].hyper_lr
 
@@ -68,10 +68,10 @@ def test_rates_are_as_printed_at_paper_scale(name):
 
 
 def test_all_learners_start_at_the_same_ranges_and_end_alike(comparison):
-    configs = {arm.name: arm.config for arm in comparison.learners()}
+    configs = comparison.learners()
     assert len({config.hypers for config in configs.values()}) == 1
     assert set(configs["augerino"].hypers.affine.model_dump(exclude={"kind"}).values()) == {0.3}
-    release, finetune = configs["released"].release, configs["validation_finetuned"].finetune
+    release, finetune = configs["released"].finetune, configs["validation_finetuned"].finetune
     assert release == finetune
     assert release.optimiser.lr_at(0) == 0.005
     assert release.optimiser.lr_at(1) == 0
@@ -85,7 +85,7 @@ def test_the_space_has_six_ranges(largest):
 
 
 def test_the_oracle_knows_the_rotation_and_nothing_else(comparison):
-    none, oracle = (arm.config for arm in comparison.references())
+    none, oracle = comparison.references().values()
     assert none.hypers.affine is None
     ranges = oracle.hypers.affine.model_dump(exclude={"kind"})
     assert ranges.pop("rotation") == math.pi
@@ -93,10 +93,9 @@ def test_the_oracle_knows_the_rotation_and_nothing_else(comparison):
 
 
 def test_searching_arms_have_as_many_replicates_as_the_others(comparison):
-    trials = Trials(random=2, tpe=2, asha=4, population=4, num_rounds=2)
-    arms = [*comparison.searches(trials), *comparison.retrained(["tpe"])]
-    assert all(arm.seeds is None for arm in arms)
-    assert (arms[-1].name, arms[-1].follows) == ("retrained_tpe", "tpe")
+    assert all(arm.seeds is None for arm in comparison.searches(Scale.SMOKE).values())
+    (name, config), *others = comparison.retrained(["tpe"]).items()
+    assert (name, config.hypers_from, others) == ("retrained_tpe", "tpe", [])
 
 
 @pytest.mark.parametrize("scale", ["cpu", pytest.param("paper", marks=pytest.mark.slow)])

@@ -2,10 +2,10 @@
 
 import pytest
 
+from tuneparts import Scale
 from tuneparts.data.chunks import Chunks
 from tuneparts.methods.federated._client import Schedule
 from tuneparts.search.load import load
-from tuneparts.search.spec import Scale
 
 NAMES = ("federated_mnist", "federated_cifar")
 SHARED = ("net", "batch_size", "optimiser", "clients", "clients_per_round", "server", "rounds")

@@ -3,9 +3,9 @@
 import pytest
 
 from studies.fixing import Fixing
+from tuneparts import Scale
 from tuneparts.results.figures import gallery
 from tuneparts.search.load import load
-from tuneparts.search.spec import Scale
 
 SETTINGS = {
     "pwfn_alpha": {},
@@ -75,4 +75,5 @@ def test_fields_and_lengths_reach_the_config(scale: Scale) -> None:
     assert longer.steps == setting.pretrain + 1000
     assert longer.interval == longer.steps // 5
     assert longer.clip == 0.25
-    assert setting.config().steps == setting.unfixed().steps == setting.steps
+    unfixed = setting.search("", {"float": setting.unfixed()}).arm("float").config
+    assert setting.config().steps == unfixed.steps == setting.steps

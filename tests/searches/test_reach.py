@@ -3,25 +3,22 @@
 import pytest
 import torch
 
+import tuneparts as tp
 from studies import reach
-from tuneparts.data.config import Data
-from tuneparts.methods.baselines.config import (
+from tuneparts import (
     Augerino,
     Laplace,
     LastLayer,
+    Partitioned,
     Standard,
     ValidationSet,
 )
-from tuneparts.methods.partitioned import Partitioned
-from tuneparts.methods.partitioned.config import ReleasedConfig
-from tuneparts.nets import Mlp
-from tuneparts.search.arm import Arm
 from tuneparts.training.learner import Context
 
 SHARED = {
     "steps": 61,
     "interval": 61,
-    "net": Mlp(widths=(4,)),
+    "net": tp.nets.Mlp(widths=(4,)),
     "batch_size": 8,
     "hypers": {"affine": {"rotation": 0.3}, "samples": 2},
 }
@@ -31,7 +28,7 @@ FEW = {"evidence_batch": 4, "evidence_every": 3}
 
 @pytest.fixture(scope="module")
 def context() -> Context:
-    task = Data(name="stripes", num_train=40, num_test=10).load()
+    task = tp.data.Data(name="stripes", num_train=40, num_test=10).load()
     return Context(task=task, seed=0, device=torch.device("cpu"))
 
 
@@ -46,9 +43,10 @@ def context() -> Context:
         ValidationSet(**SHARED, hyper_every=4, finetune={"fraction": 0.25}),
         ValidationSet(**SHARED, optimiser=SGD, through_step=True),
         ValidationSet(**SHARED, optimiser=SGD, through_step=True, hyper_every=3),
-        Partitioned(**SHARED),
-        Partitioned(**SHARED, hyper_every=4),
-        ReleasedConfig(**SHARED, release={"fraction": 0.25}),
+        Partitioned(**{**SHARED, "net": tp.nets.Mlp(widths=(64,))}),
+        Partitioned.published(**SHARED),
+        Partitioned.published(**SHARED, hyper_every=4),
+        Partitioned.published(**SHARED, finetune={"fraction": 0.25}),
     ],
     ids=lambda config: config.method,
 )
@@ -73,6 +71,6 @@ def test_the_rate_follows_from_the_reach():
 def test_arms_are_listed_by_their_reach():
     far = reach.with_reach(Augerino(**SHARED), 120.0)
     near = reach.with_reach(ValidationSet(**SHARED), 18.0)
-    arms = [Arm(name=name, config=c) for name, c in (("a", near), ("b", far), ("c", near))]
-    arms.append(Arm(name="none", config=Standard(**SHARED)))
-    assert reach.listed(arms) == "Reach (hyper rate times hyper steps): a, c 18; b 120."
+    arms = {"a": near, "b": tp.Arm(config=far), "c": near, "none": Standard(**SHARED)}
+    words = "\nReach (hyper rate times hyper steps): a, c 18; b 120.\n"
+    assert reach.listed(arms) == words

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tuneparts import Scale
 from tuneparts.methods.ensembles._hne import cut
 from tuneparts.methods.ensembles.config import Hne, MsdNetEnsemble
 from tuneparts.methods.superweights._clusters import depth_bins, layers_of
@@ -11,7 +12,6 @@ from tuneparts.methods.superweights._ssn import bank_sizes, readings
 from tuneparts.methods.superweights.config import Ssn
 from tuneparts.nets import MsdNet
 from tuneparts.search.load import load
-from tuneparts.search.spec import Scale
 
 SHAPE, NUM_CLASSES = (3, 32, 32), 100
 
