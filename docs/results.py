@@ -17,7 +17,6 @@ import pandas as pd
 
 from tuneparts.core import schema
 from tuneparts.results import ranks, rendering
-from tuneparts.results.answer import difference
 from tuneparts.results.compare import Comparison, Decision
 from tuneparts.results.export import Published
 
@@ -79,8 +78,8 @@ def _judged(claim: dict[str, Any]) -> tuple[str, str]:
 def _verdict(said: str, expected: str) -> str:
     """Whether a comparison says what a claim expects."""
     word = said.partition(",")[0].partition(" within")[0]
-    if word.startswith("cannot tell"):
-        return "cannot tell"
+    if word.startswith("inconclusive"):
+        return "inconclusive"
     if expected == "equivalent" and "by less than" in said:  # a difference that the margin holds
         return "holds"
     if expected == "not worse":
@@ -109,7 +108,7 @@ def _said(name: str, pair: str, at: str | None = None) -> tuple[str, str]:
         low, high, said = sequential.interval, sequential.interval, sequential.verdict
     if low is None or high is None:
         return said, f"{found.difference:+.4f}"
-    return said or "cannot tell", f"{found.difference:+.4f}, {low.low:+.4f} to {high.high:+.4f}"
+    return said or "inconclusive", f"{found.difference:+.4f}, {low.low:+.4f} to {high.high:+.4f}"
 
 
 @cache
@@ -134,7 +133,7 @@ def _families(section: dict[str, Any]) -> list[list[str]]:
 def _family(section: dict[str, Any], pairs: list[str], at: str | None) -> dict[str, Comparison]:
     both = [(one, other) for one, other in (pair.split(":") for pair in pairs)]
     within = section.get("within")
-    found = results(section["run"]).compare(both, within=within, metric=METRIC, at=at)
+    found = results(section["run"]).comparisons_of(both, within=within, metric=METRIC, at=at)
     return dict(zip(pairs, found, strict=True))
 
 
@@ -187,7 +186,7 @@ def _verdicts(section: dict[str, Any], pairs: list[str], at: str | None) -> Iter
     yield command if at is None else f"The same with `--at {at}`, at {_count(at)} of each:"
     yield ""
     for one in _family(section, pairs, at).values():
-        yield f"- {difference(one, METRIC)}."
+        yield f"- {one}."
 
 
 def _until_decided(section: dict[str, Any]) -> Iterator[str]:
@@ -196,7 +195,7 @@ def _until_decided(section: dict[str, Any]) -> Iterator[str]:
         found, pair = _decided(section), section["until_decided"].replace(":", " and ")
         low, high = found.interval.low, found.interval.high
         yield (
-            f"- Replicates of {pair} were added while looking, so the interval above is too "
+            f"- Seeds of {pair} were added while looking, so the interval above is too "
             f"narrow; {low:+.4f} to {high:+.4f} holds: {found.verdict or 'cannot tell'}."
         )
 
@@ -206,14 +205,14 @@ def _table(section: dict[str, Any]) -> str:
     summary: pd.DataFrame = results(section["run"]).summary.set_index("arm")
     columns: dict[str, str] = {METRIC: "test accuracy", **section.get("columns", {})}
     lines = [
-        f"| arm | {' | '.join(columns.values())} | steps per seed, with leader | seconds |",
+        f"| arm | {' | '.join(columns.values())} | total steps per seed | seconds |",
         "|---" * (len(columns) + 3) + "|",
     ]
     for arm, words in section["arms"].items():
         row = summary.loc[arm]
         cells = [_score(results(section["run"]), arm, column) for column in columns]
         failed = f" ({row['failed']} of {row['expected']} trials failed)" if row["failed"] else ""
-        cost = f"{row['steps_with_leader']:,.0f} | {row['seconds_with_leader']:,.0f}"
+        cost = f"{row['total_steps']:,.0f} | {row['total_seconds']:,.0f}"
         lines.append(f"| {words or arm}{failed} | {' | '.join(cells)} | {cost} |")
     return "\n".join(lines)
 

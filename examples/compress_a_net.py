@@ -1,8 +1,8 @@
-"""Compress a net of one's own: train it, let its weights take few values, and load the file.
+"""Compress your own net: train it, let its weights take few values, and load the file.
 
 Run it by `python examples/compress_a_net.py`, with a width such as 128 for a larger net. It has
 attention, and two layers that share one weight; both are compressed, and the tie survives. Its norm
-stays in float and is named. Beside it stand what one would do without: float16 and int8.
+stays in float and is named. Float16 and int8 are given for comparison.
 """
 
 import io
@@ -17,7 +17,9 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from tuneparts.methods import pwfn
+import tuneparts as tp
+
+pwfn = tp.methods.pwfn
 
 
 class Reader(nn.Module):
@@ -67,7 +69,7 @@ def rounded(net: nn.Module, kind: str) -> tuple[nn.Module, int]:
     return other, len(lzma.compress(file.getvalue()))
 
 
-def main(steps: int = 1000, width: int = 32) -> pwfn.Compressed:
+def main(steps: int = 1000, width: int = 32) -> tp.methods.pwfn.Compressed:
     """Train and compress the net, print what it cost, and load the file into a new net."""
     images, labels = load_digits(return_X_y=True)
     x, y = torch.tensor(images, dtype=torch.float32) / 16, torch.tensor(labels)

@@ -1,6 +1,6 @@
 """Which learning rate predicts the pull of a spring best, and does it help to learn the noise?
 
-Data of its own, made by a function, with real numbers to predict instead of classes. A function
+Your own data, made by a function, with real numbers to predict instead of classes. A function
 may return arrays, a torch data set, a table with its target column, or an image folder. The search
 splits it, keeps a digest of it, and selects by the mean squared error. Run it with
 `tuneparts search examples/own_data.py --scale smoke --local`.
@@ -9,10 +9,7 @@ splits it, keeps a digest of it, and selects by the mean squared error. Run it w
 import numpy as np
 from torch import nn
 
-from tuneparts import Arm, Data, Scale, Search, Uniform
-from tuneparts.methods.baselines.config import Standard
-from tuneparts.methods.partitioned import Partitioned
-from tuneparts.search.algorithms.base import RandomSearch
+import tuneparts as tp
 
 
 def springs(num: int = 600) -> tuple[np.ndarray, np.ndarray]:
@@ -28,24 +25,18 @@ def small_net(in_shape: tuple[int, ...], num_outputs: int, width: int = 32) -> n
     return nn.Sequential(nn.Linear(in_shape[0], width), nn.Tanh(), nn.Linear(width, num_outputs))
 
 
-def search(scale: Scale) -> Search:
+def search(scale: tp.Scale) -> tp.Search:
     """Random search over the learning rate, and one run that learns the input noise."""
-    steps = scale.pick(smoke=40, cpu=1000, paper=5000)
-    shared = {"steps": steps, "interval": steps // 2, "net": small_net}
-    return Search(
-        name="own_data",
-        question="Which learning rate predicts the pull of a spring best?",
-        scale=scale,
-        data=Data(name=springs, num_val=100, num_test=100, target="values", standardise=True),
-        steps=steps,
-        seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2, 3, 4)),
-        arms=(
-            Arm(
-                name="random",
-                config=Standard(**shared),
-                algorithm=RandomSearch(num_trials=scale.pick(smoke=2, cpu=8, paper=32)),
-                space={"optimiser.lr": Uniform(low=1e-4, high=1e-1, log=True)},
-            ),
-            Arm(name="noise", config=Partitioned(**shared, hypers={"noise": 0.1})),
+    random = tp.RandomSearch(scale.pick(smoke=2, cpu=8, paper=32))
+    return tp.Search(
+        data=tp.data.Data(
+            name=springs, num_val=100, num_test=100, target="values", standardise=True
         ),
+        net=small_net,
+        steps=scale.pick(smoke=40, cpu=1000, paper=5000),
+        seeds=scale.pick(smoke=1, cpu=3, paper=5),
+        arms={
+            "random": tp.Standard().searched_by(random, lr=tp.Uniform(1e-4, 1e-1, log=True)),
+            "noise": tp.Partitioned(hypers=tp.hypers.Noise(std=0.1)),
+        },
     )

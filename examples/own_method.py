@@ -1,7 +1,7 @@
 """Is a running mean of the weights better than the last weights?
 
-A search with a method of its own. Its config class and its learner stand in the search file; a
-module beside it that it imports would do as well. Nothing is registered anywhere: the name of the
+A search with your own method. Its config class and its learner are in the search file; a module
+next to it that it imports would do as well. Nothing is registered anywhere: the name of the
 method is the class's import path, and the file travels to the workers. Run it with
 `tuneparts search examples/own_method.py --scale smoke --local`.
 """
@@ -9,41 +9,32 @@ method is the class's import path, and the file travels to the workers. Run it w
 import copy
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
-from tuneparts.data.config import Data
-from tuneparts.methods.baselines.config import Standard
-from tuneparts.methods.baselines.standard import StandardLearner
-from tuneparts.search.algorithms.base import RandomSearch
-from tuneparts.search.arm import Arm
-from tuneparts.search.space import Uniform
-from tuneparts.search.spec import Scale, Search
-from tuneparts.training.learner import Context, Learner
-from tuneparts.training.loop import Step
+import tuneparts as tp
 
 
-class AveragedConfig(Standard):
+class Averaged(tp.Standard):
     """Standard training; the net that counts has a running mean of the weights."""
 
-    decay: float = Field(default=0.9, ge=0, lt=1)
+    decay: float = 0.9
     """Share of the mean that a step keeps."""
 
-    def build(self, context: Context) -> Learner:
+    def build(self, context: tp.methods.Context) -> tp.methods.Learner:
         """A learner at its start."""
         return AveragedLearner(self, context)
 
 
-class AveragedLearner(StandardLearner, parts=("average",)):
+class AveragedLearner(tp.methods.StandardLearner, parts=("average",)):
     """`parts` names what training changes besides what `StandardLearner` has."""
 
-    config: AveragedConfig
+    config: Averaged
 
-    def __init__(self, config: AveragedConfig, context: Context) -> None:
+    def __init__(self, config: Averaged, context: tp.methods.Context) -> None:
         super().__init__(config, context)
         self.average = copy.deepcopy(self.net).eval()
 
-    def step(self) -> Step:
+    def step(self) -> tp.methods.Step:
         """One update of the weights, and then of their mean."""
         step = super().step()
         with torch.no_grad():
@@ -60,25 +51,16 @@ class AveragedLearner(StandardLearner, parts=("average",)):
         return self.hypers.predict(self.average, x, generator=generator, training=False)
 
 
-def search(scale: Scale) -> Search:
+def search(scale: tp.Scale) -> tp.Search:
     """Standard training, and its running mean at random decays."""
-    steps = scale.pick(smoke=20, cpu=600, paper=6000)
-    shared = {"steps": steps, "interval": steps // 4, "net": "digits_cnn"}
-    return Search(
-        name="own_method",
-        question="Is a running mean of the weights better than the last weights?",
-        scale=scale,
-        data=Data(name="digits", num_val=300),
-        metric="val/accuracy",
-        steps=steps,
-        seeds=scale.pick(smoke=(0,), cpu=(0, 1, 2), paper=(0, 1, 2, 3, 4)),
-        arms=(
-            Arm(name="last", config=Standard(**shared)),
-            Arm(
-                name="mean",
-                config=AveragedConfig(**shared),
-                algorithm=RandomSearch(num_trials=scale.pick(smoke=2, cpu=4, paper=16)),
-                space={"decay": Uniform(low=0.5, high=0.99)},
-            ),
-        ),
+    random = tp.RandomSearch(scale.pick(smoke=2, cpu=4, paper=16))
+    return tp.Search(
+        data=tp.data.Digits(num_val=300),
+        net=tp.nets.DigitsCnn(),
+        steps=scale.pick(smoke=20, cpu=600, paper=6000),
+        seeds=scale.pick(smoke=1, cpu=3, paper=5),
+        arms={
+            "last": tp.Standard(),
+            "mean": Averaged().searched_by(random, decay=tp.Uniform(0.5, 0.99)),
+        },
     )

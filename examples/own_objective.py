@@ -1,16 +1,12 @@
 """Which finds the lowest point of Branin's function sooner: random search or TPE?
 
-An objective of one's own: any function of a dict becomes an arm, and needs no data. Run it with
+Your own objective: any function of a dict becomes an arm, and needs no data. Run it with
 `python examples/own_objective.py`; it takes about a minute and prints what was found.
 """
 
 import math
 
-import tuneparts
-from tuneparts import Arm, Scale, Search, Uniform
-from tuneparts.methods.objective import Objective
-from tuneparts.search.algorithms.base import RandomSearch
-from tuneparts.search.algorithms.sampler import Tpe
+import tuneparts as tp
 
 
 def branin(config: dict[str, float]) -> float:
@@ -20,28 +16,22 @@ def branin(config: dict[str, float]) -> float:
     return valley + 10 * (1 - 1 / (8 * math.pi)) * math.cos(x) + 10
 
 
-def search(scale: Scale) -> Search:
+def search(scale: tp.Scale) -> tp.Search:
     """Both algorithms, with the same number of trials."""
-    config = Objective(function=branin, reports={"val/branin": "min"})
-    space = {"params.x": Uniform(low=-5, high=10), "params.y": Uniform(low=0, high=15)}
-    num_trials = scale.pick(smoke=12, cpu=30, paper=200)
-    algorithms = {"random": RandomSearch(num_trials=num_trials), "tpe": Tpe(num_trials=num_trials)}
-    return Search(
-        name="own_objective",
-        question="Which finds the lowest point of Branin's function sooner: random search or TPE?",
-        scale=scale,
-        metric="val/branin",
-        steps=1,
-        seeds=scale.pick(smoke=(0, 1), cpu=tuple(range(5)), paper=tuple(range(20))),
-        arms=tuple(
-            Arm(name=name, config=config, algorithm=algorithm, space=space)
-            for name, algorithm in algorithms.items()
-        ),
+    objective = tp.Objective(branin, reports={"val/branin": "min"})
+    space = {"x": tp.Uniform(-5, 10), "y": tp.Uniform(0, 15)}
+    trials = scale.pick(smoke=12, cpu=30, paper=200)
+    return tp.Search(
+        seeds=scale.pick(smoke=2, cpu=5, paper=20),
+        arms={
+            "random": objective.searched_by(tp.RandomSearch(trials), space),
+            "tpe": objective.searched_by(tp.Tpe(trials), space),
+        },
         figures=("accuracy:val/branin", "best_of_n:val/branin"),
     )
 
 
 if __name__ == "__main__":
-    results = tuneparts.run(search(Scale.CPU), workers=1)
+    results = tp.run(__file__, workers=1)
     print(results.answer)
     print(results.selected[["arm", "seed", "param.params.x", "param.params.y", "val/branin"]])

@@ -10,23 +10,22 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from tuneparts import Data
-from tuneparts.methods.partitioned import Fitted, fit
+import tuneparts as tp
 
 
-def main(steps: int = 2400, folder: Path = Path()) -> Fitted:
+def main(steps: int | None = None, folder: Path = Path()) -> tp.PartitionedClassifier:
     """Fit a net and the ranges of its motions, print both, and draw the run."""
-    digits = Data(name="digits", rotated=True).load()  # turned over the full circle
+    digits = tp.data.Digits(rotated=True).load()  # turned over the full circle
     torch.manual_seed(0)
     net = nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 10),
+        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10),
     )  # fmt: skip
-    found = fit(net, digits.train.inputs / 255, digits.train.labels, hypers="affine", steps=steps)
-    outputs = found.predict(digits.test.inputs / 255)
-    right = outputs.argmax(dim=1) == torch.as_tensor(digits.test.labels)
+    found = tp.PartitionedClassifier(net, hypers=tp.Affine(), steps=steps)
+    found.fit(digits.train.inputs / 255, digits.train.labels)
     print(found)
-    print(f"accuracy {right.double().mean():.3f}")
+    print(f"accuracy {found.score(digits.test.inputs / 255, digits.test.labels):.3f}")
     found.plot().write_html(folder / "partitioned_fit.html", include_plotlyjs="cdn")
     return found
 

@@ -1,4 +1,4 @@
-"""An ensemble of one's own nets from one budget of weights, beside the nets alone.
+"""An ensemble of your own nets from one budget of weights, compared with the nets alone.
 
 Run it by `python examples/shared_weights.py`. Two architectures share templates; each member is an
 ordinary net in the end.
@@ -8,7 +8,9 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from tuneparts.methods import superweights
+import tuneparts as tp
+
+superweights = tp.methods.superweights
 
 
 def net(width: int) -> nn.Module:
@@ -21,7 +23,7 @@ def net(width: int) -> nn.Module:
     )  # fmt: skip
 
 
-def main(steps: int = 600) -> superweights.FittedEnsemble:
+def main(steps: int = 600) -> tp.methods.superweights.FittedEnsemble:
     """Train the ensemble and print what its members and their mean achieve."""
     images, labels = load_digits(return_X_y=True)
     x = torch.tensor(images, dtype=torch.float32).view(-1, 1, 8, 8) / 16

@@ -8,7 +8,7 @@ from typing import Any
 
 from ray import tune
 
-from tuneparts.ray import MLflowObserver
+import tuneparts as tp
 
 
 def train(config: dict[str, Any]) -> None:
@@ -26,7 +26,7 @@ def tuner(num_samples: int = 8, **run_config: Any) -> tune.Tuner:
         param_space={"rate": tune.uniform(0.1, 0.9), "target": 1.0},
         tune_config=tune.TuneConfig(metric="loss", mode="min", num_samples=num_samples),
         run_config=tune.RunConfig(
-            callbacks=[MLflowObserver("heights", metric="loss", mode="min")], **run_config
+            callbacks=[tp.ray.MLflowObserver("heights", metric="loss", mode="min")], **run_config
         ),
     )
 

@@ -1,4 +1,4 @@
-"""A method of tuneparts inside a `tune.Tuner` of one's own.
+"""A method of tuneparts inside your own `tune.Tuner`.
 
 The trainable is an ordinary one: Ray's own `OptunaSearch` proposes trials, Ray's own ASHA stops
 them, and `Tuner.restore` continues an experiment that was cut off. Nothing of `tuneparts search`
@@ -11,17 +11,14 @@ from ray import tune
 from ray.tune.schedulers import ASHAScheduler
 from ray.tune.search.optuna import OptunaSearch
 
-import tuneparts.ray
-from tuneparts import Data
+import tuneparts as tp
 
 
 def tuner(steps: int = 200, num_samples: int = 8, **run_config: Any) -> tune.Tuner:
     """Learning rates of a partitioned network, chosen by its lower bound without validation."""
-    partitioned = tuneparts.ray.trainable(
-        "partitioned",
-        data=Data(name="digits", rotated=True, num_train=800),
-        steps=steps,
-        interval=steps // 8,
+    partitioned = tp.ray.trainable(
+        tp.Partitioned.published(steps=steps, interval=steps // 8),
+        data=tp.data.Digits(rotated=True, num_train=800),
     )
     return tune.Tuner(
         partitioned,

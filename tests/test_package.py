@@ -23,7 +23,7 @@ def test_every_public_name_is_there_and_known_to_type_checkers() -> None:
     for name in tuneparts.__all__:
         assert getattr(tuneparts, name)
     for path in catalog.METHODS.known.values():
-        assert path.partition(":")[2] in tuneparts.__all__, "a search file needs it"
+        assert path.partition(":")[2] in tuneparts.methods.__all__, "a search file needs it"
 
 
 BLOCKED = """
@@ -39,11 +39,11 @@ sys.meta_path.insert(0, Blocked())
 PARTITION = """
 import torch
 from torch import nn
-from tuneparts.methods import partitioned as partition
+import tuneparts as tp
 
 x = torch.randn(40, 4)
 net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-found = partition.fit(net, x, (x[:, 0] > 0).long(), steps=8, interval=4, batch_size=8)
+found = tp.PartitionedClassifier(net, steps=8).fit(x, (x[:, 0] > 0).long())
 print(found.predict(x).shape[0])
 """
 

@@ -1,7 +1,7 @@
 """Do gentle steps and a learnt offset of the classes help to tell flowers apart?
 
-A project of its own, with nothing but the wheel of tuneparts: its method, net, data and hyper all
-stand in this file. Run it with `tuneparts search flowers.py --scale smoke`.
+A project that has nothing but the installed package: its method, net, data and hyperparameter are
+all in this file. Run it with `tuneparts search flowers.py --scale smoke`.
 """
 
 from typing import Annotated
@@ -11,21 +11,7 @@ import torch
 from sklearn.datasets import load_iris
 from torch import Tensor, nn
 
-from tuneparts import (
-    Arm,
-    Context,
-    Data,
-    Learner,
-    Partitioned,
-    RandomSearch,
-    Scale,
-    Search,
-    Standard,
-    Uniform,
-)
-from tuneparts.hypers import REAL, Call, Hyper, Number
-from tuneparts.methods.baselines.standard import StandardLearner
-from tuneparts.training.loop import Step
+import tuneparts as tp
 
 
 def flowers() -> tuple[np.ndarray, np.ndarray]:
@@ -38,34 +24,35 @@ def net(in_shape: tuple[int, ...], num_classes: int, width: int = 16) -> nn.Modu
     return nn.Sequential(nn.Linear(in_shape[0], width), nn.Tanh(), nn.Linear(width, num_classes))
 
 
-class Offset(Hyper):
-    """Hyper: a number that is added to the logit of each class."""
+class Offset(tp.hypers.Hyper):
+    """Hyperparameter: a number that is added to the logit of each class."""
 
     size: Annotated[
-        float | tuple[float, ...], Number(REAL, "added to a logit", identity=0.0, each="output")
+        float | tuple[float, ...],
+        tp.hypers.Number(tp.hypers.REAL, "added to a logit", identity=0.0, each="output"),
     ] = 0.1
 
-    def on_outputs(self, outputs_BK: Tensor, now: Call) -> Tensor:
+    def on_outputs(self, outputs_BK: Tensor, now: tp.hypers.Call) -> Tensor:
         """Acts after the net."""
         return outputs_BK + now["size"]
 
 
-class GentleConfig(Standard):
+class Gentle(tp.Standard):
     """Method: standard training whose weights shrink a little after each step."""
 
     shrink: float = 0.001
 
-    def build(self, context: Context) -> Learner:
+    def build(self, context: tp.methods.Context) -> tp.methods.Learner:
         """A learner at its start."""
         return GentleLearner(self, context)
 
 
-class GentleLearner(StandardLearner):
+class GentleLearner(tp.methods.StandardLearner):
     """Has no state of its own, so that there is nothing more to save."""
 
-    config: GentleConfig
+    config: Gentle
 
-    def step(self) -> Step:
+    def step(self) -> tp.methods.Step:
         """One step of the base, then the shrinking."""
         step = super().step()
         with torch.no_grad():
@@ -74,25 +61,17 @@ class GentleLearner(StandardLearner):
         return step
 
 
-def search(scale: Scale) -> Search:
-    """The method at random strengths, and the hyper learnt in one run."""
-    steps = scale.pick(smoke=60, cpu=600, paper=6000)
-    shared = {"steps": steps, "interval": steps // 6, "net": net, "batch_size": 15}
-    return Search(
-        name="flowers",
-        question="Do gentle steps or a learnt offset help to tell flowers apart?",
-        scale=scale,
-        data=Data(name=flowers, num_val=30, num_test=30, standardise=True),
-        metric="val/accuracy",
-        steps=steps,
-        seeds=(0, 1),
-        arms=(
-            Arm(
-                name="gentle",
-                config=GentleConfig(**shared),
-                algorithm=RandomSearch(num_trials=scale.pick(smoke=3, cpu=8, paper=32)),
-                space={"shrink": Uniform(low=1e-4, high=1e-1, log=True)},
-            ),
-            Arm(name="offset", config=Partitioned(**shared, hypers={"offset": Offset()})),
-        ),
+def search(scale: tp.Scale) -> tp.Search:
+    """The method at random strengths, and the hyperparameter learnt in one run."""
+    random = tp.RandomSearch(scale.pick(smoke=3, cpu=8, paper=32))
+    return tp.Search(
+        data=tp.data.Data(name=flowers, num_val=30, num_test=30, standardise=True),
+        net=net,
+        batch_size=15,
+        steps=scale.pick(smoke=60, cpu=600, paper=6000),
+        seeds=2,
+        arms={
+            "gentle": Gentle().searched_by(random, shrink=tp.Uniform(1e-4, 1e-1, log=True)),
+            "offset": tp.Partitioned(hypers=Offset()),
+        },
     )

@@ -92,10 +92,10 @@ def test_data_is_named_by_a_function_alone() -> None:
 
 OWN_TARGET = """
 import numpy as np
-from tuneparts import Arm, Data, Direction, Metric, Search, Standard, Target
+import tuneparts as tp
 
-class Absolute(Target):
-    metrics = (Metric("own_mae", Direction.DOWN, "m", 4, "mean absolute error"),)
+class Absolute(tp.data.Target):
+    metrics = (tp.Metric("own_mae", tp.Direction.DOWN, "m", 4, "mean absolute error"),)
 
     def losses(self, outputs, y):
         return (outputs[:, 0] - y).abs()
@@ -108,10 +108,10 @@ def heights():
     return x, x[:, 0] + x[:, 1]
 
 def search(scale):
-    return Search(
-        name="own_target", question="How high?", scale=scale, steps=8, seeds=(0, 1),
-        data=Data(name=heights, num_val=10, target=Absolute),
-        arms=(Arm(name="a", config=Standard(steps=8, interval=4, batch_size=10)),),
+    return tp.Search(
+        steps=8, interval=4, batch_size=10, seeds=2,
+        data=tp.data.Data(name=heights, num_val=10, target=Absolute),
+        arms={"a": tp.Standard()},
     )
 """
 
@@ -132,7 +132,7 @@ def test_an_arm_that_cannot_learn_the_target_is_refused_before_there_is_a_folder
 ) -> None:
     monkeypatch.setenv("TUNEPARTS_RESULTS", str(tmp_path / "results"))
     file = tmp_path / "own_target.py"
-    file.write_text(OWN_TARGET.replace("Standard", "Laplace"))
+    file.write_text(OWN_TARGET.replace("tp.Standard", "tp.Laplace"))
     with pytest.raises(ConfigError, match=r"arm `a` cannot learn .*`laplace` learns classes only"):
         tuneparts.run(file, scale="smoke")
     assert not (tmp_path / "results").exists()

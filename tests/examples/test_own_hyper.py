@@ -38,7 +38,7 @@ def test_it_is_learnt_followed_and_searched(tmp_path: Path, workers: int) -> Non
     assert retrained.config["hypers"]["gain"] == {"kind": "own_hyper:Gain", "spread": spread}
     drawn = [found[TrialId("random", 0, i)].config["hypers"] for i in range(2)]
     assert len({one["gain"]["spread"] for one in drawn}) == 2
-    assert len({one["smoothing"]["rate"] for one in drawn}) == 2
+    assert len({one["label_smoothing"]["rate"] for one in drawn}) == 2
 
 
 def test_it_is_reported_drawn_and_served(tmp_path: Path) -> None:
@@ -46,9 +46,9 @@ def test_it_is_reported_drawn_and_served(tmp_path: Path) -> None:
     execute(made.search, folder=made.folder, place=Place("local", workers=1))
     results = tuneparts.Results(runs.Run(made.root, made.name))
     assert results.trials["hyper/gain"].notna().all()
-    assert results.trials["hyper/smoothing"].notna().sum() == 2
+    assert results.trials["hyper/label_smoothing"].notna().sum() == 2
     drawing: Any = hypers(results)
-    assert set(drawing.data["metric"]) == {"hyper/gain", "hyper/smoothing"}
+    assert set(drawing.data["metric"]) == {"hyper/gain", "hyper/label_smoothing"}
     learner: Any = results.learner(TrialId("retrained", 0, 0))
     x = torch.as_tensor(learner.context.task.test.inputs[:2])
     served = learner.final_module()(x)

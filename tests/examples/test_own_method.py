@@ -17,7 +17,7 @@ from tuneparts.search.journal import records
 from tuneparts.search.spec import Search
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_method.py"
-METHOD = "own_method:AveragedConfig"
+METHOD = "own_method:Averaged"
 FACTS = {"command": "", "commit": "", "versions": {}, "storage": None}
 
 

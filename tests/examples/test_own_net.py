@@ -18,8 +18,11 @@ from tuneparts.training.learner import Context
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_net.py"
 NARROWED = {"slimmable", "universally_slimmable"}
 """Methods that choose the width of a net themselves."""
-NEEDED: dict[str, dict[str, Any]] = {"hne": {"levels": 1}}
-"""The net has two layers with weights."""
+NEEDED: dict[str, dict[str, Any]] = {
+    "hne": {"levels": 1},
+    "partitioned": {"parameter_proportions": (0.6, 0.2, 0.2)},
+}
+"""The net has two layers with weights, and six units between them."""
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -1,7 +1,8 @@
 """Makes the recorded runs: `python tests/recorded/make.py FOLDER`, in an empty working directory.
 
 The runs in `runs/` were made at commit 36fa799, before the package was made smaller. They are not
-made again: what reads them must give what `expected/` holds, to the letter.
+made again (names were converted once, with the steps, methods and fields of the present package):
+what reads them must give what `expected/` holds, to the letter.
 """
 
 import os
@@ -14,47 +15,37 @@ import own_things as own
 
 import tuneparts as tp
 from tuneparts.core.settings import current
-from tuneparts.nets import Mlp
 from tuneparts.search import runs
 
-CLIMB = {
-    "config": tp.Objective(
-        function=own.Climb,
-        params={"x": 0.0},
-        reports={"val/accuracy": "max", "test/accuracy": "max"},
-        steps=8,
-        interval=2,
-    ),
-    "space": {"params.x": tp.Uniform(low=0.0, high=1.0)},
-}
-SMOKE = {"scale": "smoke"}
-NET = {"steps": 20, "interval": 10, "net": Mlp(widths=(4,))}
-DIGITS = tp.Data(name="digits", rotated=True, num_train=200, num_val=100)
+OBJECTIVE = tp.Objective(
+    own.Climb,
+    params={"x": 0.0},
+    reports={"val/accuracy": "max", "test/accuracy": "max"},
+    steps=8,
+    interval=2,
+)
+X = tp.Uniform(0.0, 1.0)
+NET = {"steps": 20, "interval": 10, "net": tp.nets.Mlp(widths=(4,))}
+DIGITS = tp.data.Digits(rotated=True, num_train=200, num_val=100)
+AFFINE = {"hypers": {"affine": {}}}
 
 
 def climbed(name: str, algorithm: tp.Algorithm, **changes: object) -> tp.Search:
-    """An algorithm beside random search, on a function."""
-    random = tp.Arm(name="plain", algorithm=tp.RandomSearch(num_trials=4), **CLIMB)
-    arms = (tp.Arm(name="adaptive", algorithm=algorithm, **CLIMB), random)
-    given = {
-        "name": name,
-        "question": "Which climbs higher?",
-        "metric": "val/accuracy",
-        "scale": "smoke",
+    """An algorithm and random search, on a function."""
+    arms = {
+        "adaptive": OBJECTIVE.searched_by(algorithm, x=X),
+        "plain": OBJECTIVE.searched_by(tp.RandomSearch(4), x=X),
     }
-    return tp.Search(**given, steps=8, seeds=(0, 1, 2), arms=arms, **changes)
+    return tp.Search(
+        name=name, question="Which climbs higher?", scale="smoke", arms=arms, **changes
+    )
 
 
-def trained(name: str, *arms: tp.Arm, data: tp.Data = DIGITS) -> tp.Search:
+def trained(
+    name: str, arms: dict[str, tp.Method | tp.Arm], data: tp.data.Data = DIGITS
+) -> tp.Search:
     """Arms that train a net."""
-    given = {
-        "name": name,
-        "question": "Which is better?",
-        "metric": "val/accuracy",
-        "data": data,
-        "scale": "smoke",
-    }
-    return tp.Search(**given, **SMOKE, steps=20, seeds=(0, 1, 2), arms=arms)
+    return tp.Search(name=name, question="Which is better?", scale="smoke", data=data, arms=arms)
 
 
 def standard(**fields: object) -> tp.Standard:
@@ -64,50 +55,36 @@ def standard(**fields: object) -> tp.Standard:
 
 def searches() -> dict[str, tp.Search]:
     """What is run to its end without an accident."""
-    plain = tp.Arm(name="none", config=standard())
-    rates = {"optimiser.lr": tp.Uniform(low=1e-4, high=1e-1, log=True)}
-    affine = {"hypers": {"affine": {}}}
-    data = tp.Data(name=own.own_data, num_val=12, num_test=12)
+    plain = {"none": standard()}
+    data = tp.data.Data(name=own.own_data, num_val=12, num_test=12)
     nets = standard(net=own.own_net, batch_size=12)
+    lr, rotation = tp.Uniform(1e-4, 1e-1, log=True), tp.Uniform(0.0, 3.0)
+    finetuned = tp.Partitioned.published(**NET, **AFFINE, finetune=tp.Finetune(optimiser=tp.Adam()))
     return {
-        "random": climbed("random", tp.RandomSearch(num_trials=6)),
-        "optuna": climbed("optuna", tp.Tpe(num_trials=6)),
-        "asha": climbed("asha", tp.Asha(num_trials=6, reduction=2, min_steps=2)),
-        "halving": climbed("halving", tp.SuccessiveHalving(num_trials=4, reduction=2, min_steps=2)),
+        "random": climbed("random", tp.RandomSearch(6)),
+        "optuna": climbed("optuna", tp.Tpe(6)),
+        "asha": climbed("asha", tp.Asha(6, reduction=2, min_steps=2)),
+        "halving": climbed("halving", tp.SuccessiveHalving(4, reduction=2, min_steps=2)),
         "pbt": climbed("pbt", tp.Pbt(population=4, num_rounds=4)),
         "follower": trained(
             "follower",
-            tp.Arm(
-                name="searched",
-                config=standard(**affine),
-                algorithm=tp.RandomSearch(num_trials=3),
-                space={"hypers.affine.rotation": tp.Uniform(low=0.0, high=3.0)},
-            ),
-            tp.Arm(name="again", config=standard(**affine, train_on="all"), follows="searched"),
+            {
+                "searched": standard(**AFFINE).searched_by(tp.RandomSearch(3), rotation=rotation),
+                "again": standard(**AFFINE, train_on="all", hypers_from="searched"),
+            },
         ),
         "own": trained(
-            "own",
-            tp.Arm(name="rates", config=nets, algorithm=tp.RandomSearch(num_trials=2), space=rates),
-            tp.Arm(name="usual", config=nets),
-            data=data,
+            "own", {"rates": nets.searched_by(tp.RandomSearch(2), lr=lr), "usual": nets}, data
         ),
         "partitioned": trained(
-            "partitioned",
-            tp.Arm(name="learnt", config=tp.Partitioned(**NET, **affine)),
-            plain,
+            "partitioned", {"learnt": tp.Partitioned.published(**NET, **AFFINE), **plain}
         ),
-        "released": trained(
-            "released", tp.Arm(name="learnt", config=tp.ReleasedConfig(**NET, **affine)), plain
-        ),
+        "released": trained("released", {"learnt": finetuned, **plain}),
         "superweights": trained(
-            "superweights",
-            tp.Arm(name="shared", config=tp.SuperWeights(steps=20, interval=10)),
-            plain,
+            "superweights", {"shared": tp.SuperWeights(steps=20, interval=10), **plain}
         ),
-        "pwfn": trained("pwfn", tp.Arm(name="fixed", config=tp.Pwfn(**NET)), plain),
-        "federated": trained(
-            "federated", tp.Arm(name="clients", config=tp.Federated(**NET, **affine)), plain
-        ),
+        "pwfn": trained("pwfn", {"fixed": tp.Pwfn(**NET), **plain}),
+        "federated": trained("federated", {"clients": tp.Federated(**NET, **AFFINE), **plain}),
     }
 
 
@@ -120,7 +97,7 @@ def in_process(name: str) -> subprocess.Popen[bytes]:
 
 
 def slow(name: str) -> None:
-    tp.run(climbed(name, tp.RandomSearch(num_trials=6)), workers=1)
+    tp.run(climbed(name, tp.RandomSearch(6)), workers=1)
 
 
 def wait_for_rows(name: str, rows: int) -> runs.Run:
@@ -137,19 +114,15 @@ def main() -> None:
     os.environ["TUNEPARTS_RESULTS"] = str(Path(sys.argv[1]).absolute())
     for search in searches().values():
         tp.run(search, workers=1)
-    tp.run(climbed("extended", tp.RandomSearch(num_trials=2)), workers=1)
+    tp.run(climbed("extended", tp.RandomSearch(2)), workers=1)
     tp.extend("extended", trials=4, seeds=(3,), executor="local", workers=1)
-    failing = {**CLIMB, "config": CLIMB["config"].replaced({"function": own.FailsAtFirst})}
-    arm = tp.Arm(name="fails", algorithm=tp.RandomSearch(num_trials=4), **failing)
-    other = tp.Arm(name="plain", algorithm=tp.RandomSearch(num_trials=4), **CLIMB)
-    given = {
-        "name": "retried",
-        "question": "Which climbs?",
-        "metric": "val/accuracy",
-        "steps": 8,
-        "scale": "smoke",
+    failing = OBJECTIVE.replaced({"function": own.FailsAtFirst})
+    arms = {
+        "fails": failing.searched_by(tp.RandomSearch(4), x=X),
+        "plain": OBJECTIVE.searched_by(tp.RandomSearch(4), x=X),
     }
-    tp.run(tp.Search(**given, **SMOKE, seeds=(0, 1, 2), arms=(arm, other)), workers=1)
+    retried = tp.Search(name="retried", question="Which climbs?", scale="smoke", arms=arms)
+    tp.run(retried, workers=1)
     Path("mended").touch()
     tp.resume("retried", retry_failed=True, workers=1)
     process = in_process("killed")
