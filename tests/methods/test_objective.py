@@ -26,8 +26,8 @@ from tuneparts.core.errors import CheckpointError, ConfigError, DivergedError
 from tuneparts.core.schema import Direction, Metric
 from tuneparts.data.task import NO_DATA
 from tuneparts.executors import Place, _local, execute
-from tuneparts.executors.worker import TrialSetting
-from tuneparts.methods.objective import Objective
+from tuneparts.executors.setting import TrialSetting
+from tuneparts.methods.objective import Objective, Trial
 from tuneparts.results.running import tracking_card
 from tuneparts.search import runs
 from tuneparts.search.algorithms.base import Fixed, RandomSearch, draw
@@ -165,6 +165,14 @@ def start(config: Objective, seed: int = 0) -> Any:
     return config.build(Context(task=NO_DATA, seed=seed, device=torch.device("cpu")))
 
 
+def rows_of(learner: Any) -> list[float]:
+    found = {}
+    while not learner.finished:
+        row = learner.advance()
+        found[row["cost/steps"]] = row["val/loss"]
+    return list(found.values())
+
+
 def search_of(*arms: Arm, **options: Any) -> Search:
     facts: dict[str, Any] = {"metric": "val/loss", "steps": arms[0].config.steps, "seeds": (0, 1)}
     return Search(name="mine", question="?", scale=Scale.CPU, arms=arms, **(facts | options))
@@ -173,7 +181,7 @@ def search_of(*arms: Arm, **options: Any) -> Search:
 def descents(function: Any, algorithm: Any) -> Search:
     reports = {"val/loss": "min", "test/x": "none"}
     config = objective(function, params={"lr": 0.1}, reports=reports, steps=8)
-    space = {} if isinstance(algorithm, Fixed) else {"params.lr": Uniform(low=0.01, high=0.4)}
+    space = {} if isinstance(algorithm, Fixed) else {"lr": Uniform(0.01, 0.4)}
     return search_of(Arm(name="arm", config=config, algorithm=algorithm, space=space))
 
 
@@ -199,12 +207,13 @@ def run(search: Search, folder: Path, **options: Any) -> dict[str, Any]:
 
 
 def test_a_search_of_a_function_is_a_loop_over_its_draws(tmp_path: Path) -> None:
-    space = {"params.x": Uniform(low=-1, high=1)}
-    arm = Arm(name="arm", config=objective(), algorithm=RandomSearch(num_trials=5), space=space)
-    found = run(search_of(arm), tmp_path)
+    space = {"x": Uniform(-1, 1)}
+    arm = Arm(name="arm", config=objective(), algorithm=RandomSearch(5), space=space)
+    search = search_of(arm)
+    found = run(search, tmp_path)
     expected = {
         f"arm/seed{seed}/{index:05d}": parabola(
-            {"x": draw(arm, seed, index)["params.x"], "seed": seed}
+            {"x": draw(search.arms[0], seed, index)["params.x"], "seed": seed}
         )
         for seed in (0, 1)
         for index in range(5)
@@ -214,7 +223,7 @@ def test_a_search_of_a_function_is_a_loop_over_its_draws(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("function", [descent, reporting_descent, Descent])
-def test_each_report_is_a_pass(function: Any, tmp_path: Path) -> None:
+def test_each_report_is_a_step(function: Any, tmp_path: Path) -> None:
     found = run(descents(function, Fixed()), tmp_path)
     made = (Descent if function is Descent else descent)({"lr": 0.1, "seed": 1})
     expected = [made.advance() if function is Descent else next(made) for _ in range(8)]
@@ -222,6 +231,12 @@ def test_each_report_is_a_pass(function: Any, tmp_path: Path) -> None:
     assert rows == {
         step: {**row, "cost/steps": float(step)} for step, row in enumerate(expected, start=1)
     }
+
+
+def test_a_search_does_not_thin_out_reports() -> None:
+    arms = {"arm": objective(Stateless, params={"x": 3}), "own": objective(Stateless, interval=4)}
+    search = Search(name="mine", arms=arms, steps=100, interval=50, metric="val/loss")
+    assert [arm.config.interval for arm in search.arms] == [1, 4]
 
 
 def test_of_an_interval_the_last_report_is_kept() -> None:
@@ -243,12 +258,7 @@ def test_an_objective_may_end_before_its_budget(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("end", "expected"), [("return", [2.0, 1.0, 0.5]), ("", [2.0, 1.0])])
 def test_what_a_function_returns_after_its_reports_is_the_last(end: str, expected: Any) -> None:
-    learner = start(objective(two_then, params={"end": end}, steps=9))
-    found = {}
-    while not learner.finished:
-        row = learner.advance()
-        found[row["cost/steps"]] = row["val/loss"]
-    assert list(found.values()) == expected
+    assert rows_of(start(objective(two_then, params={"end": end}, steps=9))) == expected
 
 
 def test_what_a_function_raises_between_reports_is_raised() -> None:
@@ -274,8 +284,8 @@ def test_a_function_that_nobody_waits_for_ends() -> None:
         (descent, Fixed()),
         (reporting_descent, Fixed()),
         (Descent, Fixed()),
-        (descent, Asha(num_trials=4, min_steps=2, reduction=2)),
-        (Descent, Asha(num_trials=4, min_steps=2, reduction=2)),
+        (descent, Asha(4, min_steps=2, reduction=2)),
+        (Descent, Asha(4, min_steps=2, reduction=2)),
         (Descent, Pbt(population=4, num_rounds=4)),
     ],
     ids=lambda value: getattr(value, "__name__", getattr(value, "kind", "")),
@@ -296,7 +306,7 @@ def test_a_cut_in_the_middle_gives_the_same_journal(
 
 
 def test_a_pool_gives_the_journal_of_this_process(tmp_path: Path) -> None:
-    search = descents(descent, Asha(num_trials=4, min_steps=2, reduction=2))
+    search = descents(descent, Asha(4, min_steps=2, reduction=2))
     found = run(search, tmp_path / "one")
     assert run(search, tmp_path / "two", workers=2) == found
 
@@ -308,6 +318,55 @@ def resumed_after(config: Objective, num: int) -> Any:
     after.load_state_dict(checkpoint.from_bytes(checkpoint.to_bytes(before.state_dict())))
     CALLS.clear()
     return after
+
+
+def of_trial(trial: Any) -> float:
+    x = trial.suggest_float("x", -1, 1)
+    for step in range(2):
+        trial.report(x + step, step)
+        assert not trial.should_prune()
+    trial.suggest_int("n", 1, 4, step=1)
+    return x + trial.suggest_categorical("add", [10, 20]) + trial.seed
+
+
+def started_trials(trial: Any) -> Iterator[float]:
+    for step in range(3):
+        yield trial.suggest_float("x", -1, 1) + step
+
+
+@pytest.mark.parametrize(
+    ("function", "steps", "expected"),
+    [
+        (of_trial, 1, [21.5]),
+        (of_trial, 9, [0.5, 1.5, 21.5]),
+        (of_trial, 2, [0.5, 1.5]),
+        (started_trials, 9, [0.5, 1.5, 2.5]),
+    ],
+)
+def test_a_function_of_a_trial_gets_what_was_drawn(
+    function: Any, steps: int, expected: Any
+) -> None:
+    params = {"x": 0.5, "n": 2, "add": 20}
+    assert rows_of(start(Objective(function, params=params, steps=steps), seed=1)) == expected
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"n": 2, "add": 20}, r"float\('x', -1, 1\): is not in the space.*nested Choice"),
+        ({"x": 2.0, "n": 2, "add": 20}, r"float\('x', -1, 1\): is 2.0"),
+        ({"x": 0.5, "n": 9, "add": 20}, r"int\('n', 1, 4\): is 9"),
+        ({"x": 0.5, "n": 2, "add": 30}, r"categorical\('add', \(10, 20\)\): is 30"),
+    ],
+)
+def test_a_trial_refuses_what_the_space_does_not_have(params: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        start(Objective(of_trial, params=params)).advance()
+
+
+def test_a_trial_names_what_it_has() -> None:
+    with pytest.raises(AttributeError, match=r"trial.number: is not supported. Use suggest_float"):
+        _ = Trial({"seed": 0}).number
 
 
 def test_only_an_objective_without_state_runs_again_from_its_start() -> None:
@@ -420,6 +479,7 @@ def test_a_population_needs_states(tmp_path: Path) -> None:
         ({"params": {"seed": 3}}, "given by the search's `seeds`"),
         ({"params": {"x": object()}}, "plain values"),
         ({"reports": {}}, "at least 1"),
+        ({"function": None}, "`None`: must be a function"),
         ({"reports": {"val/loss": "down"}}, "`min`, `max` or `none`"),
         ({"reports": {"loss": "min"}}, "family/quantity"),
         ({"reports": {"cost/steps": "min"}}, "counted for it"),
@@ -429,7 +489,14 @@ def test_a_population_needs_states(tmp_path: Path) -> None:
 )
 def test_a_config_that_cannot_be_meant_is_refused(options: Any, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
-        objective(**options)
+        Objective(**({"function": parabola, "reports": LOSS} | options))
+
+
+def test_a_function_alone_reports_its_loss() -> None:
+    config = Objective(parabola)
+    assert config == objective(parabola)
+    assert rows_of(start(config.replaced({"params.x": 0.3}))) == [0.0]
+    assert Objective(parabola, params={"x": 0.5})["x"] == 0.5
 
 
 def test_a_search_selects_by_what_all_arms_report() -> None:
@@ -478,8 +545,8 @@ def test_the_report_answers_by_the_objective(tmp_path: Path) -> None:
 
 
 def test_the_cost_of_a_search_is_told_before(capsys: pytest.CaptureFixture[str]) -> None:
-    space = {"params.x": Uniform(low=-1, high=1)}
-    arm = Arm(name="arm", config=objective(), algorithm=RandomSearch(num_trials=5), space=space)
+    space = {"x": Uniform(-1, 1)}
+    arm = Arm(name="arm", config=objective(), algorithm=RandomSearch(5), space=space)
     _estimate.print_plan(search_of(arm), Console())
     assert "minutes on one CPU" in capsys.readouterr().out
     assert {-1 < call["x"] < 1 for call in CALLS} == {True}
@@ -496,16 +563,8 @@ def quadratic(config):
     return (config["x"] - 0.3) ** 2
 
 
-arm = tp.Arm(
-    name="random",
-    config=tp.Objective(function=quadratic, reports={"val/loss": "min"}),
-    algorithm=tp.RandomSearch(num_trials=3),
-    space={"params.x": tp.Uniform(low=-1, high=1)},
-)
-search = tp.Search(
-    name="quadratic", question="Where?", scale="cpu", metric="val/loss", steps=1, seeds=(0,),
-    arms=(arm,),
-)
+arm = tp.Objective(quadratic).searched_by(tp.RandomSearch(3), x=tp.Uniform(-1, 1))
+search = tp.Search(name="quadratic", seeds=1, arms={"random": arm})
 if __name__ == "__main__":
     execute(search, folder=Path(tempfile.mkdtemp()), place=Place("local", workers=1))
     print("torch" in sys.modules, "pandas" in sys.modules, "mlflow" in sys.modules)

@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tuneparts
 from tests.harness.faulty import FaultyConfig
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import Data
 from tuneparts.methods.objective import Objective
+from tuneparts.methods.partitioned.config import Partitioned
 from tuneparts.search.arm import Resources
 from tuneparts.testing.null import NullConfig
 
@@ -40,7 +42,7 @@ class Descent:
 
 
 @pytest.fixture
-def trainable() -> Any:
+def trainable(local_ray: None) -> Any:  # a trainable puts its data into Ray's object store
     import tuneparts.ray
 
     return tuneparts.ray.trainable
@@ -64,13 +66,35 @@ def finish(worker: Any) -> list[dict[str, Any]]:
 def test_keys_of_the_param_space_are_fields_of_the_config(trainable) -> None:
     from tuneparts.ray._learner_trainable import configured
 
-    base = trainable("standard", data=DATA, steps=8, interval=4).base
+    arms = trainable("standard", data=DATA, steps=8, interval=4).arms
+    base = arms["standard"].config
     assert (base.steps, base.interval) == (8, 4)
     given = {"optimiser.lr": np.float64(0.5), "net": {"name": "mlp"}, "seed": np.int64(3)}
-    config, seed = configured(base, given, 0)
-    assert (config.optimiser.lr, config.net.name, seed) == (0.5, "mlp", 3)
+    arm, config, seed, changes = configured(arms, given, 0)
+    assert changes == {"optimiser.lr": 0.5, "net.name": "mlp"}
+    assert (arm, config.optimiser.lr, config.net.name, seed) == ("standard", 0.5, "mlp", 3)
     assert type(config.optimiser.lr) is float
-    assert configured(base, {}, 7) == (base, 7)
+    assert configured(arms, {"lr": 0.5}, 0)[1].optimiser.lr == 0.5
+    assert configured(arms, {"method": "standard"}, 7) == ("standard", base, 7, {})
+
+
+def test_several_methods_are_one_trainable(trainable) -> None:
+    from tuneparts.ray._learner_trainable import configured
+
+    methods = {"Plain": "standard", "parts": Partitioned(interval=3)}
+    cls = trainable(methods, data=DATA, steps=20, batch_size=10)
+    assert cls.__name__ == "Plain_parts"
+    arms = {key: (arm.name, arm.config.interval) for key, arm in cls.arms.items()}
+    assert arms == {"Plain": ("plain", 2), "parts": ("parts", 3)}
+    for key in methods:
+        _, config, seed, _ = configured(cls.arms, {"method": key, "seed": 1, "lr": 0.5}, 0)
+        assert (config.steps, config.batch_size, config.optimiser.lr, seed) == (20, 10, 0.5, 1)
+    rows = finish(started(cls, {"method": "Plain", "lr": 0.5}))
+    assert [row["cost/steps"] for row in rows] == list(range(2, 21, 2))
+    with pytest.raises(LookupError, match=r"`part`.*parts"):
+        cls.default_resource_request({"method": "part"})
+    with pytest.raises(LookupError, match="method"):
+        cls.default_resource_request({"lr": 0.5})
 
 
 @pytest.mark.parametrize(
@@ -164,7 +188,9 @@ def test_an_objective_is_called_with_the_keys_of_the_space(trainable) -> None:
 
 
 @pytest.mark.slow
-def test_stock_pbt_copies_states_and_perturbs_configs(trainable, local_ray, tmp_path: Path) -> None:
+@pytest.mark.mlflow
+@pytest.mark.usefixtures("results")
+def test_stock_pbt_copies_states_and_perturbs_configs(trainable, tmp_path: Path) -> None:
     from ray import tune
     from ray.tune.schedulers import PopulationBasedTraining
 
@@ -188,3 +214,7 @@ def test_stock_pbt_copies_states_and_perturbs_configs(trainable, local_ray, tmp_
     # The one that stood still took over the state and the rate of the other after one report.
     assert [one.config["rate"] for one in found] == [1.0, 1.0]
     assert [one.metrics["val/height"] for one in found] == [-3.0, -3.0]
+    own = tuneparts.ray.results(found, metric="val/height")
+    assert set(own.schedules["path"]) == {"params.rate"}
+    ((_, changed),) = own.schedules.groupby("trial")
+    assert list(zip(changed["steps"], changed["value"], strict=True)) == [(0, 0.0), (1, 1.0)]

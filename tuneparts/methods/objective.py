@@ -5,6 +5,7 @@ An *objective* takes a dict with the values of the trial and its `seed`. It is o
 - a function that returns a number, or a dict of numbers by metric name: one report;
 - a generator function that yields such a dict (or number) again and again: one step each;
 - a function `objective(config, report)` that calls `report` with it again and again: one step each;
+- a function `objective(trial)` as Optuna has it, see `Trial`;
 - a class whose `advance()` returns it, and None when there is no more to do. With `state_dict()`
   and `load_state_dict(state)` a trial that was cut off continues from its state.
 
@@ -17,7 +18,7 @@ import json
 import math
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any, ClassVar, Literal, NoReturn, Self
 
@@ -31,19 +32,16 @@ from tuneparts.training.config import Method
 from tuneparts.training.learner import Context
 
 _DIRECTIONS = {"min": Direction.DOWN, "max": Direction.UP, "none": Direction.NONE}
+_MEANING = "reported by the objective"
 
 
 class Objective(Method):
-    """A function of one's own, searched like a method.
-
-    A space varies `params.x`. Not in the catalog: its `method` is an import path.
+    """Your own function, searched like a method; a space names its values.
 
     Example:
-        >>> config = Objective(
-        ...     function="math:fsum", params={"x": 0.5}, reports={"val/loss": "min"}
-        ... )
-        >>> config.replaced({"params.x": 0.25}).params
-        {'x': 0.25}
+        >>> config = Objective("math:fsum", params={"x": 0.5})
+        >>> config.replaced({"params.x": 0.25})["x"]
+        0.25
     """
 
     method: Literal["tuneparts.methods.objective:Objective"] = (
@@ -54,15 +52,25 @@ class Objective(Method):
     its path."""
     params: dict[str, Any] = Field(default_factory=dict)
     """What the objective gets besides the seed; plain values."""
-    reports: tuple[Metric, ...] = Field(min_length=1)
+    reports: tuple[Metric, ...] = Field(
+        default=(Metric("val/loss", Direction.DOWN, "", 4, _MEANING),), min_length=1
+    )
     """All that it reports; `{"val/loss": "min", "test/loss": "min", "val/steps": "none"}` in
-    short. What is in `val/` or `lml/` and has a direction must be in every report."""
+    short, and `val/loss` unless given. What is in `val/` or `lml/` and has a direction must be in
+    every report."""
     steps: int = Field(default=1, gt=0)
     """Most reports of a trial; an objective may end before."""
     interval: int = Field(default=1, gt=0)
-    """Of so many reports in a row the last is kept."""
+    """Of so many reports in a row the last is kept; every one, whatever the search says."""
     learner = "tuneparts.methods.objective:ObjectiveLearner"
     needs_data: ClassVar[bool] = False
+
+    def __init__(self, function: Any = None, **fields: Any) -> None:
+        super().__init__(**{"function": function, **fields})
+
+    def __getitem__(self, name: str) -> Any:
+        """One of `params`, so that a constraint reads as the objective does."""
+        return self.params[name]
 
     @field_validator("function", mode="before")
     @classmethod
@@ -90,14 +98,14 @@ class Objective(Method):
         for name, word in value.items():
             if word not in _DIRECTIONS:
                 raise ValueError(f"`{name}` is {word!r}: must be `min`, `max` or `none`")
-            own = Metric(name, _DIRECTIONS[word], "", 4, "reported by the objective")
-            # A built-in name keeps its unit and meaning.
+            own = Metric(name, _DIRECTIONS[word], "", 4, _MEANING)
             known = schema.lookup(name) if name in schema.BUILT_IN else own
-            found.append(known if known.direction is own.direction else own)
+            found.append(known if known.direction is own.direction else own)  # unit and meaning
         return tuple(found)
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
+        self.model_fields_set.add("interval")  # its reports are not thinned out by a search
         if "seed" in self.params:
             raise ValueError("`seed` is given by the search's `seeds`, so it is not in `params`")
         names = [metric.name for metric in self.reports]
@@ -126,7 +134,7 @@ class Objective(Method):
                 "class with `state_dict()` and `load_state_dict(state)`."
             )
         try:
-            arguments: list[Any] = [{}, print] if _takes_report(objective) else [{}]
+            arguments: list[Any] = [{}, print] if takes(objective, "report") else [{}]
             inspect.signature(objective).bind(*arguments)
         except TypeError as error:
             raise ConfigError(
@@ -149,7 +157,6 @@ class ObjectiveLearner:
         self._state: Mapping[str, Any] | None = None
         """Loaded, and waiting for the objective to start."""
         self._running: Any = None
-        """The objective, if it is a class."""
         self._reports: Iterator[Any] | None = None
 
     @property
@@ -169,12 +176,19 @@ class ObjectiveLearner:
         return {**self._last, "cost/steps": float(self.steps)}
 
     def _start(self) -> Iterator[Any]:
-        """The reports that are still to come."""
         values = {**self.config.params, "seed": self._context.seed}
         with self._context.seeded_globals():  # an import may draw, but only the first in a process
             objective = _found(self.config.function)
+        if takes(objective, "trial"):
+            of_trial = objective
+            reports_often = self.config.steps > 1 and not inspect.isgeneratorfunction(of_trial)
+
+            def objective(values: Any, report: Any = None) -> Any:
+                return of_trial(Trial(values, report))
+        else:
+            reports_often = takes(objective, "report")
         with self._context.seeded_globals():
-            made: Any = _calls(objective, values) if _takes_report(objective) else objective(values)
+            made: Any = _calls(objective, values) if reports_often else objective(values)
         if not hasattr(made, "advance"):
             reports = made if isinstance(made, Iterator) else iter([made])
         else:
@@ -197,7 +211,6 @@ class ObjectiveLearner:
         return reports
 
     def _checked(self, report: Any) -> dict[str, float]:
-        """A report as floats by metric name."""
         names = [metric.name for metric in self.config.reports]
         who = f"`{self.config.function}`"
         if hasattr(report, "__float__") and len(names) == 1:
@@ -230,8 +243,8 @@ class ObjectiveLearner:
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        state: dict[str, Any] = {"steps": self.steps, "last": dict(self._last)}
-        state["ended"] = self._has_ended
+        state: dict[str, Any]
+        state = {"steps": self.steps, "last": dict(self._last), "ended": self._has_ended}
         if hasattr(self._running, "state_dict"):
             state["objective"] = self._running.state_dict()
             _refuse_unplain(state["objective"], self.config.function)
@@ -265,11 +278,63 @@ def _advances(objective: Any) -> Iterator[Any]:
         yield report
 
 
-def _takes_report(objective: Any) -> bool:
+def takes(objective: Any, name: str) -> bool:
+    """Whether an objective has an argument of this name: `report`, or Optuna's `trial`."""
     try:
-        return "report" in inspect.signature(objective).parameters
-    except ValueError:  # written in C
+        return name in inspect.signature(objective).parameters
+    except (TypeError, ValueError):  # written in C
         return False
+
+
+class Trial:
+    """What an objective whose argument is called `trial` gets, as in Optuna.
+
+    Its values were drawn before the objective is called, so `suggest_...` returns what the space
+    has under this name. With more than one step, each call of `report` is a step, and so is what is
+    returned; the algorithm decides which trials go on, so `should_prune()` is always False.
+    """
+
+    def __init__(
+        self, values: Mapping[str, Any], report: Callable[[Any], None] | None = None
+    ) -> None:
+        self.params = {name: value for name, value in values.items() if name != "seed"}
+        self.seed: int = values["seed"]
+        self._report = report
+
+    def suggest_float(
+        self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
+    ) -> float:
+        return float(self._suggested(name, "float", low, high, step=step, log=log))
+
+    def suggest_int(
+        self, name: str, low: int, high: int, *, step: int = 1, log: bool = False
+    ) -> int:
+        return int(self._suggested(name, "int", low, high, step=step, log=log))
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        return self._suggested(name, "categorical", tuple(choices))
+
+    def report(self, value: float, step: int | None = None) -> None:
+        del step  # it is counted
+        if self._report is not None:
+            self._report(value)
+
+    def should_prune(self) -> bool:
+        return False
+
+    def _suggested(self, name: str, kind: str, *ends: Any, **_: Any) -> Any:
+        known, value = name in self.params, self.params.get(name)
+        if known and (value in ends[0] if kind == "categorical" else ends[0] <= value <= ends[1]):
+            return value
+        found = repr(value) if known else "not in the space"
+        raise ConfigError(
+            f"trial.suggest_{kind}({name!r}, {', '.join(map(str, ends))}): is {found}. All trials "
+            "draw from one space; where it depends on another value, give a nested Choice."
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        words = "suggest_float, suggest_int, suggest_categorical, report, should_prune, params"
+        raise AttributeError(f"trial.{name}: is not supported. Use {words} or seed.")
 
 
 class _Abandoned(BaseException):
@@ -315,7 +380,6 @@ def _calls(objective: Any, values: dict[str, Any]) -> Iterator[Any]:
 
 
 def _refuse_unplain(state: Any, function: str) -> None:
-    """Refuse now what could not be loaded later."""
     torch = sys.modules.get("torch")  # without it there is no tensor either
     plain = (bool, int, float, str, bytes, type(None), *([torch.Tensor] if torch else []))
     if isinstance(state, Mapping | list | tuple):
