@@ -11,6 +11,7 @@ from tuneparts.core import seeding
 from tuneparts.core.config import parse
 from tuneparts.data.config import Data
 from tuneparts.methods.partitioned import Partitioned
+from tuneparts.methods.partitioned.config import PUBLISHED
 from tuneparts.nets import GivenNet
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
@@ -31,8 +32,9 @@ FORMS = {
 }
 
 
-def _learner(task, config_type=Partitioned, **fields):
+def _learner(task, **fields):
     fields = {
+        **PUBLISHED,
         "net": nets.DigitsCnn(channels=(4, 6), hidden=10),
         "hypers": RANDOM,
         "proportions": (0.5, 0.3, 0.2),
@@ -41,7 +43,7 @@ def _learner(task, config_type=Partitioned, **fields):
         "steps": 8,
         **fields,
     }
-    return parse(config_type, fields).build(Context(task=task, seed=0, device=torch.device("cpu")))
+    return parse(Partitioned, fields).build(Context(task=task, seed=0, device=torch.device("cpu")))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -134,7 +136,7 @@ def test_dropout_of_the_net_itself_is_drawn():
 
     fields = {"steps": 4, "interval": 4, "batch_size": 8}
     fields["hypers"] = {"temperature": 1.0, "samples": 1, "eval_samples": 2}
-    config = parse(Partitioned, {**fields, "net": GivenNet(build)})
+    config = parse(Partitioned, {**PUBLISHED, **fields, "net": GivenNet(build)})
     learner = config.build(Context(task=task, seed=0, device=torch.device("cpu")))
     learner.advance()
     drawn = learner.evidence()

@@ -11,7 +11,7 @@ from tuneparts.core import seeding
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.methods.partitioned import Partitioned
-from tuneparts.methods.partitioned.config import ReleasedConfig
+from tuneparts.methods.partitioned.config import PUBLISHED
 from tuneparts.nets import GivenNet
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
@@ -19,12 +19,12 @@ from tuneparts.training.learner import Context
 FIELDS = {"steps": 12, "interval": 6, "batch_size": 8, "hypers": {"noise": 0.1}}
 
 
-def _learner(task, make, config_type=Partitioned, seed=0, **fields):
+def _learner(task, make, seed=0, **fields):
     def seeded():
         with seeding.isolated(0, "net"):
             return make()
 
-    config = parse(config_type, {**FIELDS, **fields, "net": GivenNet(seeded)})
+    config = parse(Partitioned, {**PUBLISHED, **FIELDS, **fields, "net": GivenNet(seeded)})
     return config.build(Context(task=task, seed=seed, device=torch.device("cpu")))
 
 
@@ -71,17 +71,17 @@ def test_a_net_that_remembers_its_batches_is_refused(stripes):
 
 
 @pytest.mark.parametrize("make", [_Functional, _channels])
-@pytest.mark.parametrize("config_type", [Partitioned, ReleasedConfig])
-def test_what_draws_globally_is_seeded_by_the_run(stripes, make, config_type):
+@pytest.mark.parametrize("fields", [{}, {"finetune": {}}])
+def test_what_draws_globally_is_seeded_by_the_run(stripes, make, fields):
     rows = []
     for noise in (1, 2):
         torch.manual_seed(noise)
         before = torch.get_rng_state()
-        learner = _learner(stripes, make, config_type)
+        learner = _learner(stripes, make, **fields)
         rows.append([learner.advance(), learner.advance()])
         assert torch.equal(before, torch.get_rng_state())
     assert rows[0] == rows[1]
-    stopped, resumed = (_learner(stripes, make, config_type) for _ in range(2))
+    stopped, resumed = (_learner(stripes, make, **fields) for _ in range(2))
     stopped.advance()
     torch.manual_seed(3)
     resumed.load_state_dict(checkpoint.from_bytes(checkpoint.to_bytes(stopped.state_dict())))

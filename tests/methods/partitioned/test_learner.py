@@ -18,8 +18,10 @@ from tuneparts.data.config import Data
 from tuneparts.data.task import Examples
 from tuneparts.methods.partitioned import Partitioned
 from tuneparts.methods.partitioned._assign import Role
+from tuneparts.methods.partitioned.config import PUBLISHED
 from tuneparts.methods.partitioned.steps import Evidence
 from tuneparts.training import checkpoint
+from tuneparts.training.config import Finetune
 from tuneparts.training.learner import Context
 from tuneparts.training.step import set_lr
 
@@ -37,7 +39,7 @@ NETS = {
 
 
 def _learner(task, *, seed=0, **fields):
-    fields = {**SMALL, "hypers": LEARNT, "proportions": (0.5, 0.3, 0.2), **fields}
+    fields = {**PUBLISHED, **SMALL, "hypers": LEARNT, "proportions": (0.5, 0.3, 0.2), **fields}
     config = parse(Partitioned, fields)
     return config.build(Context(task=task, seed=seed, device=torch.device("cpu")))
 
@@ -220,7 +222,7 @@ def test_one_chunk_is_standard_training_bit_for_bit(stripes, net, optimiser):
     hypers = config.hypers.build(learnable=False, net=twin, in_shape=stripes.in_shape)
     generator = seeding.torch_generator(0, "augment weight steps")
     batches = Batches(
-        80, config.batch_size, seed=0, stream=("updates", "batch", 1), replacement=True
+        80, config.batch_size, seed=0, stream=("weight steps", "batch", 1), replacement=True
     )
     order = torch.from_numpy(learner.chunks.chunk(1).copy())
     for t in range(12):
@@ -552,7 +554,19 @@ def test_the_hyper_share_of_a_joint_batch_moves_no_weight(stripes, form):
 )
 def test_configs_that_cannot_be_meant_are_refused(fields, message):
     with pytest.raises(ConfigError, match=message):
-        parse(Partitioned, fields)
+        parse(Partitioned, {**PUBLISHED, **fields})
+
+
+def test_the_default_is_the_strongest_form_and_published_that_of_the_paper():
+    strongest, published = Partitioned(steps=100), Partitioned.published(steps=100)
+    assert strongest.owned == pytest.approx((0.94, 0.03, 0.03))
+    assert Partitioned(proportions=(1.0,)).owned == (1.0,)
+    assert (strongest.scheme, strongest.mixed, strongest.hyper_share) == ("node", True, 0.2)
+    assert strongest.finetune == Finetune()
+    assert published.owned == published.proportions
+    assert (published.scheme, published.mixed, published.hyper_share) == ("random", False, 0)
+    assert published.finetune is None
+    assert Partitioned.published(scheme="node").scheme == "node"
 
 
 def test_a_config_survives_json():

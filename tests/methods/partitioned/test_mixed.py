@@ -1,17 +1,15 @@
 """Mixed batches against one pass per subnetwork, in float64; nets that would join levels."""
 
-from typing import get_args
-
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+import tuneparts as tp
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.partitioned import fit
 from tuneparts.methods.partitioned._isolation import check_mixable
-from tuneparts.methods.partitioned.fitted import Form
 from tuneparts.methods.partitioned.mixed import MixedBatch
 from tuneparts.methods.partitioned.subnetwork import PartitionedNet
 from tuneparts.nets.layers import Bias, ScalarMultiplier
@@ -196,7 +194,7 @@ def test_what_has_no_units_to_label_is_refused_by_name():
         parts(nn.Sequential(nn.Linear(5, 5)), torch.ones(1, 5), defaults="initial")
 
 
-SETTINGS = {"steps": 4, "interval": 4, "batch_size": 8}
+SETTINGS = {"interval": 4, "batch_size": 8}
 
 
 class _Two(nn.Module):
@@ -295,19 +293,22 @@ def test_a_net_that_joins_levels_is_refused_by_the_reason(kind):
         check_mixable(_dealt(_built(kind)), _inputs()[:8])
 
 
-@pytest.mark.parametrize("form", [form for form in get_args(Form) if form != "published"])
-@pytest.mark.parametrize("kind", [_WeightAsDecoder, _BatchMean])
-def test_single_weights_of_such_a_net_are_dealt_out_instead(kind, form):
+def _fitted(net, **method):
     x = _inputs()
-    found = fit(_built(kind), x, x[:, :3].argmax(1), form=form, **SETTINGS)
-    assert not found.settings["mixed"]
-    assert "outside of its layer's call" in found.settings["note"]
+    estimator = tp.PartitionedClassifier(net, steps=4, method={**SETTINGS, **method})
+    return estimator.fit(x, x[:, :3].argmax(1))
+
+
+@pytest.mark.parametrize("kind", [_WeightAsDecoder, _BatchMean])
+def test_the_estimator_deals_out_single_weights_of_such_a_net(kind):
+    found = _fitted(_built(kind))
+    assert (found.method_.scheme, found.method_.mixed) == ("random", False)
+    assert np.isfinite(found.history_[-1]["train/loss"])
 
 
 def test_such_a_net_is_refused_where_a_mixed_batch_was_asked_for():
-    x = _inputs()
     with pytest.raises(ConfigError, match="Set `mixed` to false"):
-        fit(_built(_BatchMean), x, x[:, :3].argmax(1), scheme="node", mixed=True, **SETTINGS)
+        _fitted(_built(_BatchMean), scheme="node", mixed=True)
 
 
 @pytest.mark.parametrize("kind", [_Two, _Noisy])
@@ -339,9 +340,8 @@ def test_norms_with_parts_of_their_own_and_empty_partitions_pass():
         check_mixable(parts, x[:2])
 
 
-def test_a_net_too_small_for_its_partitions_has_single_weights_dealt_out():
-    x = _inputs()
+def test_a_net_too_small_for_its_partitions_of_units_is_refused():
     net = nn.Sequential(nn.Linear(12, 6), nn.ReLU(), nn.Linear(6, 3))
-    found = fit(net, x, x[:, :3].argmax(1), **SETTINGS)
-    assert "owns none" in found.settings["note"]
-    assert found.settings["scheme"] == "random"
+    with pytest.raises(ConfigError, match="owns none of this small net"):
+        _fitted(net, scheme="node")
+    assert _fitted(net).method_.scheme == "random"

@@ -24,7 +24,7 @@ from tuneparts.methods.partitioned.steps import (
 from tuneparts.methods.partitioned.subnetwork import PartitionedNet
 from tuneparts.nets.layers import Bias, ScalarMultiplier
 from tuneparts.training import checkpoint
-from tuneparts.training.config import Optimiser
+from tuneparts.training.config import Adam, Sgd
 from tuneparts.training.step import set_lr
 
 CHUNKS = Chunks(100, (0.8, 0.1, 0.1), seed=0)
@@ -104,11 +104,11 @@ def test_a_stream_resumes_from_bytes(how):
 
 
 KINDS = {
-    "adam": Optimiser(kind="adam", lr=0.05),
-    "adam, decay": Optimiser(kind="adam", lr=0.05, weight_decay=0.1),
-    "sgd": Optimiser(kind="sgd", lr=0.1, momentum=0.0),
-    "momentum": Optimiser(kind="sgd", lr=0.1, momentum=0.9, weight_decay=0.01),
-    "nesterov": Optimiser(kind="sgd", lr=0.1, momentum=0.8, nesterov=True),
+    "adam": Adam(lr=0.05),
+    "adam, decay": Adam(lr=0.05, weight_decay=0.1),
+    "sgd": Sgd(lr=0.1, momentum=0.0),
+    "momentum": Sgd(lr=0.1, momentum=0.9, weight_decay=0.01),
+    "nesterov": Sgd(lr=0.1, momentum=0.8, nesterov=True),
 }
 FACTORS = (2.0, 1.5, 1.0)
 

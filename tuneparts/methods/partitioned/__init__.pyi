@@ -1,6 +1,6 @@
 from tuneparts.methods.partitioned.config import Partitioned as Partitioned
-from tuneparts.methods.partitioned.fitted import Fitted as Fitted
-from tuneparts.methods.partitioned.fitted import fit as fit
+from tuneparts.methods.partitioned.fitted import PartitionedClassifier as PartitionedClassifier
+from tuneparts.methods.partitioned.fitted import PartitionedRegressor as PartitionedRegressor
 from tuneparts.methods.partitioned.learner import PartitionedLearner as PartitionedLearner
 from tuneparts.methods.partitioned.mixed import MixedBatch as MixedBatch
 from tuneparts.methods.partitioned.steps import Evidence as Evidence

@@ -38,8 +38,7 @@ def random_labels(
 ) -> Tensor:
     """Partition of each entry of one tensor: uint8 (n,), in exact shares and random order.
 
-    Shares are by largest remainder, so each differs from its quota by less than one. A tensor with
-    fewer entries than partitions goes to partition 1 as a whole: every subnetwork needs it.
+    A tensor with fewer entries than partitions goes to partition 1: every subnetwork needs it.
     """
     num_partitions = len(proportions)
     if num_entries < num_partitions:
@@ -52,17 +51,13 @@ def random_labels(
 def nested_labels(in_labels_I: Tensor, out_labels_O: Tensor) -> Tensor:
     """Partition of each weight between units: uint8 (O, I), the later of its two units.
 
-    With the output's label alone, a weight from a later input to an earlier output would sit in
-    a subnetwork that masks its input, and never get a gradient.
+    A weight in a subnetwork that masks its input would never get a gradient.
     """
     return torch.maximum(out_labels_O[:, None], in_labels_I[None, :])
 
 
 def order_of(labels_n: Tensor, num_partitions: int) -> tuple[Tensor, tuple[int, ...]]:
-    """Entries sorted by partition, int32 (n,), and C + 1 offsets into them.
-
-    Partition k owns `order[offsets[k - 1] : offsets[k]]`, later ones all from `offsets[k]` on.
-    """
+    """Entries by partition, int32 (n,): k owns `order[offsets[k - 1] : offsets[k]]`."""
     order_n = torch.argsort(labels_n, stable=True).to(torch.int32)
     counts = torch.bincount(labels_n.long(), minlength=num_partitions + 1)
     return order_n, tuple(counts.cumsum(0).tolist())
@@ -118,8 +113,6 @@ _NUM_BUMPED = 16
 
 @dataclass(frozen=True)
 class Units:
-    """The units before and after one layer."""
-
     in_labels: Tensor
     """Partition of each input unit, uint8 (I,)."""
     out_labels: Tensor
@@ -210,9 +203,8 @@ class _Probe:
     def output_layers(self, names: Sequence[str]) -> set[str]:
         """Layers whose units are outputs of the net, each one output: all in partition 1.
 
-        A unit that is an output moves that output alone, or all others by one amount, as before a
-        log-softmax. Where no layer is found, it is the last of the named ones, which are in the
-        order in which they run, if it is as wide.
+        Such a unit moves its output alone, or all others by one amount, as before a log-softmax. If
+        none is found, it is the last of the named ones in order of running, if it is as wide.
         """
         usual = self._call({})
         if not isinstance(usual, Tensor) or usual.dim() != 2:
@@ -264,7 +256,6 @@ class _Probe:
 
     @torch.no_grad()
     def _call(self, hooks: Mapping[str, Any], *, with_biases: bool = True) -> Any:
-        """Outputs (N, K) of the net, with forward hooks by layer."""
         handles = [self._weighted[n].register_forward_hook(hook) for n, hook in hooks.items()]
         try:
             return reweighted(self._net, self._tensors[with_biases]).eval()(self._x)
@@ -278,7 +269,6 @@ def _unit_axis(layer: nn.Module, x: Tensor) -> int:
 
 
 def _weighted_layers(net: nn.Module, roles: Mapping[str, Role]) -> tuple[dict[str, Any], set[str]]:
-    """Linear and convolutional layers by name, and which of them are held."""
     by_id = {id(p): roles[name] for name, p in net.named_parameters() if name in roles}
     layers: dict[str, Any] = {}
     for name, module in net.named_modules():

@@ -1,9 +1,9 @@
 """What a net must not do, because it would carry data past the partitions: seen by running it.
 
-Hypers are judged by chunks that a subnetwork never saw. A net can undo that in three ways that no
-shape of any tensor shows: by a buffer of its own that remembers a batch, by weights that it reads
-past the layers that hold them, and, in a mixed batch, by mixing rows of different levels. Each
-check takes a few inputs and leaves what it looks at as it is.
+Hyperparameters are judged by chunks that a subnetwork never saw. A net can undo that in three ways
+that no shape of any tensor shows: by a buffer of its own that remembers a batch, by weights that it
+reads past the layers that hold them, and, in a mixed batch, by mixing rows of different levels.
+Each check takes a few inputs and leaves what it looks at as it is.
 """
 
 from collections.abc import Sequence
@@ -70,9 +70,8 @@ def check_lent(net: nn.Module, x: Tensor, names: Sequence[str]) -> None:
 def check_mixable(parts: PartitionedNet, x: Tensor) -> None:
     """Refuse a net, under the node scheme, in which levels of a mixed batch reach each other.
 
-    A copy at other weights is run, in float64 where its forward takes that: each example's output
-    must be that of its own subnetwork, and the loss of a level must depend on no partition and on
-    no examples but its own.
+    At other weights, in float64 where the net takes that, each example's output must be that of its
+    own subnetwork, and a level's loss must depend on no partition and no examples but its own.
     """
     try:
         _check_levels(_stirred(parts).double(), x.double() if x.is_floating_point() else x)

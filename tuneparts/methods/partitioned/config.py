@@ -49,12 +49,9 @@ _LEAN = 0.03
 """Share of the weights of each partition but the first, in the strongest form."""
 _LEARNERS = "tuneparts.methods.partitioned.learner"
 PUBLISHED: dict[str, Any] = {
-    "parameter_proportions": "as_data",
-    "scheme": "random",
-    "mixed": False,
-    "hyper_share": 0.0,
+    "parameter_proportions": "as_data", "scheme": "random", "mixed": False, "hyper_share": 0.0,
     "finetune": None,
-}
+}  # fmt: skip
 """Where the published form differs from the strongest one."""
 
 
@@ -68,12 +65,12 @@ class Partitioned(SupervisedMethod):
 
     method: Literal["partitioned"] = "partitioned"
     train_on: Literal["train", "all"] = "all"
-    """No validation split is needed to learn hypers; `train` keeps it for selection."""
+    """No validation split is needed to learn hyperparameters; `train` keeps it for selection."""
     proportions: tuple[float, ...] = (0.8, 0.1, 0.1)
     """Share of the training data per chunk."""
     parameter_proportions: tuple[float, ...] | Literal["lean", "as_data"] = "lean"
-    """Share of the weights per partition: 3 % for each but the first (`lean`), as `proportions`
-    (`as_data`), or numbers."""
+    """Share of the weights per partition: 3 % for each but the first (`lean`; in a net with too few
+    units for that as `proportions`), as `proportions` (`as_data`), or numbers."""
     scheme: Scheme = "node"
     """Deal out single weights (`random`), or hidden units."""
     mixed: bool = True
@@ -82,16 +79,16 @@ class Partitioned(SupervisedMethod):
     """What a subnetwork reads for later partitions: zeros; the initial weights, as deep nets
     without norms need, from a copy; or the same drawn again from the seed at each step."""
     hyper_lr: float = Field(default=1e-3, gt=0)
-    """Adam's constant rate for the hypers. A range moves by about this much a step."""
+    """Adam's constant rate for the hyperparameters. A range moves by about this much a step."""
     hyper_every: int = Field(default=1, gt=0)
-    """Updates per hyper step."""
+    """Updates per hyperparameter step."""
     hyper_share: float = Field(default=0.2, ge=0, lt=1)
-    """Share of each batch that moves the hypers in the step that moves the weights: joint steps.
-    0 has hyper steps of their own."""
+    """Share of each batch that moves the hyperparameters in the step that moves the weights: joint
+    steps. 0 has hyperparameter steps of their own."""
     weight_decay_scaling: DecayScaling = "reciprocal"
     """How weight decay grows for partitions that are trained on less data."""
     num_extractor_layers: int = Field(default=0, ge=0)
-    """Leading layers that are learnt as a hyper: by hyper steps only, shared by all subnetworks."""
+    """Leading layers that hyperparameter steps alone learn, shared by all subnetworks."""
     lml_every: int = Field(default=1, gt=0)
     """Intervals between two evaluations of L_ML; the last interval always has one."""
     select_by_lml: bool = False
@@ -141,7 +138,7 @@ class Partitioned(SupervisedMethod):
             )
         if self.hyper_share and self.hyper_every > 1:
             raise ValueError(
-                f"`hyper_share` with `hyper_every` {self.hyper_every}: joint steps move the hypers "
+                f"`hyper_share` with `hyper_every` {self.hyper_every}: joint steps move them "
                 "in every step. Leave one of them out."
             )
         if self.hyper_share and self.batch_size < 2:

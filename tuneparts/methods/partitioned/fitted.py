@@ -1,272 +1,311 @@
-"""Partitioned training of one's own net on one's own arrays, without a search around it.
+"""Partitioned training of your own net on your own arrays, as an estimator of scikit-learn."""
 
-It has four forms. `published` is that of Mlodozeniec et al. (2023): single weights, one partition a
-step, every other step for the hypers. The others had better nets at the same steps on the one draw
-of the data that they were compared on (`searches/partition_forms.py`): `mixed` updates all
-partitions in each step and spends a fifth of the steps on hypers, `joint` moves weights and hypers
-in every step, and `finetuned` ends a joint run by ordinary training of all weights on all data.
-"""
-
-import copy
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from tuneparts.core import schema, seeding
 from tuneparts.core.config import parse
-from tuneparts.core.errors import ConfigError, UnknownNameError
+from tuneparts.core.errors import ConfigError
 from tuneparts.data.own import Arrays, given_inputs, given_task, plain
 from tuneparts.data.task import Task
-from tuneparts.hypers import Affine, Hypers
+from tuneparts.hypers import Affine
 from tuneparts.hypers.hypers import HyperModule
 from tuneparts.hypers.parts import DropoutSlot
 from tuneparts.methods.partitioned._assign import roles_of
-from tuneparts.methods.partitioned._isolation import check_lent, check_mixable
+from tuneparts.methods.partitioned._isolation import check_lent
 from tuneparts.methods.partitioned.config import PUBLISHED, Partitioned
 from tuneparts.methods.partitioned.learner import PartitionedLearner
-from tuneparts.methods.partitioned.subnetwork import PartitionedNet
 from tuneparts.nets import GivenNet, surgery
-from tuneparts.nets.surgery import modes_kept
-from tuneparts.nets.survey import PROBE, check_logits, copied
-from tuneparts.training.config import Finetune
+from tuneparts.nets.survey import PROBE, check_logits, copied, outputs
 from tuneparts.training.learner import Context
 from tuneparts.training.process import threads_for
-from tuneparts.training.progress import Report, run_through
+from tuneparts.training.progress import run_through
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-Form = Literal["published", "mixed", "joint", "finetuned"]
-_LARGEST = 100.0
-"""Pixels of images that are brighter than this were hardly scaled."""
-_TRAVEL = 18.0
+_FORM: dict[str, Any] = {**PUBLISHED, "finetune": {}}
+"""The default: as published, then fine-tuned. Joint steps find less (docs/log.md)."""
+_TRAVEL = 27.0
 """Hyper learning rate times hyper steps: how far an unconstrained hyper can travel in a run."""
-_MOTIONS = dict.fromkeys(Affine.NAMES, 0.3)
-_STARTS: dict[str, Any] = {"affine": _MOTIONS, "noise": 0.1, "temperature": 1.0, **_MOTIONS}
-"""Where hypers start that are named without a value."""
-_STARTS |= {"flip": {"kind": "flip"}, "colour": {}, "mask": {}, "dropout": {}}
+_STARTS = {**dict.fromkeys(Affine.NAMES, 0.3), "rotation": math.pi / 2}
+"""Motions that are given no value; rotation in the middle: a small one hardly has a gradient."""
 
 
-@dataclass(frozen=True, repr=False)
-class Fitted:
-    """A trained net with what was learnt besides its weights."""
+class _Estimator(BaseEstimator):  # type: ignore[misc]
+    """What the classifier and the regressor share."""
 
-    net: nn.Module
-    """The net that was given, trained; an ordinary net again, its layers in the modes in which they
-    were given. Its dropout layers drop out in training as before, at learnt rates where rates were
-    learnt."""
-    hypers: Mapping[str, float]
-    """Values at the end by name, `rotation`, `dropout.0`, ...: all that the run's hypers have, so
-    that `Hypers.at` can take them over. Those that were not learnt are as they were given:
-    motions that were not named at 0, and the net's own dropout rates."""
-    lml: float
-    """L_ML in nats where it was last known; NaN with a single chunk."""
-    history: list[Mapping[str, float]]
-    """What each interval reported; a retrained net goes on after the first run."""
-    learner: PartitionedLearner
-    """What `predict` predicts with."""
-    settings: Mapping[str, Any]
-    """The fields that were used, those chosen from the size of the data included; those of a second
-    run under `retrained`."""
-
-    @torch.no_grad()
-    def predict(self, inputs: Arrays, *, batch_size: int | None = None) -> Tensor:
-        """Outputs (B, K) for inputs like those of training, averaged over augmentation samples.
-
-        So many inputs go through the net at once; by the number of samples if None.
-        """
-        learner, device = self.learner, self.learner.context.device
-        generator = learner.generator("predict")
-        _check_scaled(plain(inputs), takes_tokens=learner.context.task.has_tokens)
-        x = torch.as_tensor(given_inputs(inputs))
-        with modes_kept(learner.net):
-            learner.net.eval()
-            batches = torch.split(x, batch_size or learner.scored_at_once)
-            return torch.cat([learner.predict(part.to(device), generator) for part in batches])
+    def __init__(
+        self,
+        net: Any,
+        hypers: Any = (),
+        *,
+        steps: int | None = None,
+        method: Any = None,
+        target: Any = None,
+        retrain: bool = False,
+        seed: int = 0,
+        device: torch.device | str | None = None,
+    ) -> None:
+        self.net, self.hypers, self.steps, self.method = net, hypers, steps, method
+        self.target, self.retrain, self.seed, self.device = target, retrain, seed, device
 
     def plot(self) -> "go.Figure":
-        """The hypers, and the loss, along the steps of the first run."""
+        """The hyperparameters, and the loss, along the steps of the first run."""
         from plotly.subplots import make_subplots
 
+        check_is_fitted(self)
         figure = make_subplots(1, 2, subplot_titles=("what was learnt", "loss"))
-        # A retrained net counts from 0 again.
-        ends = [row["cost/steps"] for row in self.history]
-        first = next((i for i in range(1, len(ends)) if ends[i] <= ends[i - 1]), len(ends))
-        lines = [(f"hyper/{name}", _with_unit(name, name, " ({})"), 1) for name in self.hypers]
-        lines += [("train/loss", "loss of weights", 2)]
-        lines += [("train/hyper_loss", "loss of hypers, unseen data", 2)]
+        lines = [(f"hyper/{name}", _with_unit(name, name, " ({})"), 1) for name in self.hypers_]
+        lines += [("train/loss", "loss of weights", 2), ("train/hyper_loss", "on unseen data", 2)]
+        first = math.ceil(self.method_.steps / self.method_.interval)
         for metric, words, panel in lines:
-            rows = [row for row in self.history[:first] if metric in row]
+            rows = [row for row in self.history_[:first] if metric in row]
             if rows:
                 x, y = ([row[name] for row in rows] for name in ("cost/steps", metric))
                 figure.add_scatter(x=x, y=y, name=words, mode="lines+markers", row=1, col=panel)
         figure.update_xaxes(title_text="steps")
-        figure.update_yaxes(title_text="value", col=1)
-        figure.update_yaxes(title_text="nats", col=2)
         return figure.update_layout(template="plotly_white", legend={"orientation": "h"})
 
-    def __repr__(self) -> str:
-        return f"Fitted({', '.join(f'{name} {value}' for name, value in self._facts())})"
-
-    def _repr_html_(self) -> str:
-        rows = (f"<th>{escape(name)}</th><td>{escape(value)}</td>" for name, value in self._facts())
-        return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
-
-    def _facts(self) -> list[tuple[str, str]]:
-        """What is worth a line: hypers with units, L_ML and how it was trained."""
-        facts = [(n, _with_unit(n, f"{value:.3g}", " {}")) for n, value in self.hypers.items()]
-        if not math.isnan(self.lml):
-            facts.append(("L_ML", f"{self.lml:,.1f} nats"))
-        used, steps = self.settings, self.history[-1]["cost/steps"] if self.history else 0
-        facts += [("steps", f"{steps:,.0f}"), ("form", used["form"])]
-        facts += [("hyper_lr", f"{used['hyper_lr']:.3g}"), ("batch_size", str(used["batch_size"]))]
-        return facts
-
-
-def fit(
-    net: nn.Module,
-    inputs: Arrays,
-    labels: Arrays,
-    *,
-    hypers: Any = (),
-    form: Form = "finetuned",
-    retrain: bool = False,
-    target: Any = "classes",
-    seed: int = 0,
-    device: torch.device | str | None = None,
-    report: Report | None = None,
-    **fields: Any,
-) -> Fitted:
-    """Train a net and learn its hypers in one run, on all the data.
-
-    Settings that are not given are chosen from the size of the data, and stand in `settings`. A net
-    whose steps are small trains on one thread (see `training.threads`).
-
-    Args:
-        net: any module from inputs (B, ...) to logits (B, K); trained in place, in training mode
-            whatever mode its layers are in, which they have again afterwards.
-        inputs: float images (N, C, H, W) or vectors (N, D), scaled as the net wants them; whole
-            numbers, such as tokens, stay whole.
-        labels: whole numbers (N,), 0 to K - 1; for other targets what these predict.
-        hypers: what to learn: `"rotation"` or several such names, starting values by name as in
-            `{"rotation": 0.1}`, or fields of `Hypers`, where `affine` learns all six motions.
-        form: `finetuned`, `joint`, `mixed` or `published`. A net that cannot run a mixed batch has
-            its single weights dealt out instead of its units.
-        retrain: train the net once more from its start, as an ordinary one at the hypers found,
-            for the same steps again, its learning rate falling along a cosine.
-        target: `classes`, `binary`, `values`, a loss function, or a `Target`.
-        seed: of the chunks, the assignment, the batches and the augmentation.
-        device: where to train; the net's own if None.
-        report: called with the metrics of each interval; a terminal shows a bar if None.
-        fields: of `Partitioned`: `steps`, `proportions`, `finetune`...
-    """
-    x = plain(inputs)
-    _check_scaled(x, takes_tokens=True)
-    if x.ndim == 4 and x.dtype.kind == "f" and x.size and np.nanmax(x) > _LARGEST:
-        warnings.warn(
-            f"images are scaled as the net wants them, mostly to about 1, but these go up to "
-            f"{np.nanmax(x):.4g}. Use `images / {np.nanmax(x):.4g}` unless the net scales them.",
-            stacklevel=2,
-        )
-    task = given_task((inputs, labels), target=target)
-    config, note = _configured(net, task, form, {**fields, "hypers": _read_hypers(hypers)}, seed)
-    if retrain:  # before anything is trained
-        shapes: dict[str, Any] = {"in_shape": task.in_shape, "num_outputs": task.num_outputs}
-        try:
+    def _train(self, x: npt.NDArray[Any], labels: npt.NDArray[Any], target: Any) -> Self:
+        """Train a copy of the net; what was found is set at the very end."""
+        task = given_task((x, labels), target=target)
+        net = self._copied_net(task)
+        if task.has_tokens and _width(net, task) is None:  # whole numbers, for a net of real ones
+            _check_scaled(x, takes_tokens=False)
+            task = given_task((x.astype(np.float32), labels), target=target)
+        if task.num_classes == 2 and _width(net, task) == 1:
+            task = given_task((plain(task.train.inputs), labels), target="binary")
+        config = self._configured(net, task)
+        start = copied(net) if self.retrain else None
+        if start is not None:  # refuses what cannot be taken over, before anything is trained
+            shapes: dict[str, Any] = {"in_shape": task.in_shape, "num_outputs": task.num_outputs}
             tried = config.hypers.build(learnable=False, net=copied(net), **shapes)
             config.hypers.at(_values(tried))
-        except ConfigError as error:
-            raise ConfigError(f"{error} Leave `retrain` out, which takes hypers over.") from error
-    start = copy.deepcopy(net) if retrain else None
-    at = device or next(iter(net.parameters())).device
-    context = Context(task=task, seed=seed, device=torch.device(at))
-    settings = {"form": form, "retrain": retrain, **_used(config), **note}
-    num = config.batch_size * config.hypers.samples
-    with modes_kept(net), threads_for([net], task.in_shape, num, context.device):
-        learner: PartitionedLearner = config.build(context)  # type: ignore[assignment]
-        history = run_through(learner, what=form, steps=config.steps, report=report)
-        found = _values(learner.hypers)
-        learner.merged()
-        if start is not None:
-            # Standard training at the hypers found: partitioned training with one chunk.
-            same = ("steps", "interval", "batch_size", "runtime", "train_on")
-            fields = {name: getattr(config, name) for name in same} | {
-                "optimiser": config.optimiser.replaced({"schedule": "cosine"}),
-                "hypers": config.hypers.at(found),
-                "proportions": (1.0,),
-                **PUBLISHED,
-                "net": GivenNet(start.train),
-            }
-            again = parse(Partitioned, fields)
-            settings["retrained"] = _used(again)
-            learner = PartitionedLearner(again, context)
-            history += run_through(learner, what="retrained", steps=again.steps, report=report)
-            net.load_state_dict(learner.merged().state_dict())
-        if surgery.find(net, DropoutSlot) and not learner.hypers.at_slots(training=False):
-            surgery.replace(
-                net,
-                DropoutSlot,
-                lambda _, slot: nn.Dropout(found.get(f"dropout.{slot.slot}", slot.p)),
-            )
-    known = [row["lml/total"] for row in history if "lml/total" in row]
-    return Fitted(net, found, known[-1] if known else math.nan, history, learner, settings)
+        device = torch.device(self.device or next(net.parameters()).device)
+        context = Context(task=task, seed=self.seed, device=device)
+        num = config.batch_size * config.hypers.samples
+        with surgery.modes_kept(net), threads_for([net], task.in_shape, num, device):
+            learner: Any = config.build(context)
+            history = run_through(learner, what="partitioned", steps=config.steps)
+            found = _values(learner.hypers)
+            learner.merged()
+            if start is not None:
+                # Standard training at what was found: partitioned training with one chunk.
+                same = ("steps", "interval", "batch_size", "runtime")
+                again = Partitioned.published(
+                    **{name: getattr(config, name) for name in same},
+                    optimiser=config.optimiser.replaced({"schedule": "cosine"}),
+                    hypers=config.hypers.at(found),
+                    proportions=(1.0,),
+                    net=GivenNet(start.train),
+                )
+                learner = PartitionedLearner(again, context)
+                history += run_through(learner, what="retrained", steps=config.steps)
+                net.load_state_dict(learner.merged().state_dict())
+            if surgery.find(net, DropoutSlot) and not learner.hypers.at_slots(training=False):
+                surgery.replace(
+                    net,
+                    DropoutSlot,
+                    lambda _, it: nn.Dropout(found.get(f"dropout.{it.slot}", it.p)),
+                )
+        known = [row["lml/total"] for row in history if "lml/total" in row]
+        self.net_, self.hypers_, self.history_, self.method_ = net, found, history, config
+        self.lml_, self._learner = known[-1] if known else math.nan, learner
+        return self
+
+    def _copied_net(self, task: Task) -> nn.Module:
+        if isinstance(self.net, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            raise ConfigError("net: data-parallel, but `fit` is one process. Use `net.module`.")
+        if isinstance(self.net, nn.Module):
+            return copied(self.net)
+        with seeding.isolated(self.seed, "init"):
+            given = parse(Partitioned, {"net": self.net})
+            return given.net.build(task.in_shape, task.num_outputs)
+
+    def _configured(self, net: nn.Module, task: Task) -> Partitioned:
+        """The config of the first run, tried on a copy of the net."""
+        asked = self.method
+        if not isinstance(asked, Partitioned):
+            asked = parse(Partitioned, {**_FORM, **(asked or {})})
+        given = {name: getattr(asked, name) for name in asked.model_fields_set}
+        for name in {"net", "hypers"} & given.keys():
+            raise ConfigError(f"method.{name}: set it as `{name}` of {type(self).__name__}.")
+        given |= {"net": GivenNet(net.train), "hypers": self.hypers or ()}
+        given |= {"steps": self.steps} if self.steps is not None else {}
+        config = parse(Partitioned, _settings(parse(Partitioned, given), given, len(task.train)))
+        if config.defaults == "seed":
+            raise ConfigError("method.defaults = 'seed': this net cannot be drawn again.")
+        x, trial = torch.tensor(task.train.inputs[:PROBE]), copied(net).cpu()
+        try:
+            check_logits(trial, x, task.num_outputs, are_classes=task.num_classes > 0)
+            check_lent(trial, x, list(roles_of(trial, num_held=config.num_extractor_layers)))
+            with seeding.isolated(0, "probe"):
+                trial.train()(x).sum().backward()
+        except ConfigError:
+            raise
+        except Exception as error:  # whatever somebody else's forward raises
+            raise ConfigError(
+                f"{type(net).__name__} cannot be trained on inputs {tuple(x.shape)}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        return config
+
+    @torch.no_grad()
+    def _outputs(self, inputs: Arrays) -> Tensor:
+        check_is_fitted(self)
+        learner, x = self._learner, validate_data(self, _array(inputs), reset=False, allow_nd=True)
+        _check_scaled(x, takes_tokens=learner.context.task.has_tokens)
+        x = torch.as_tensor(given_inputs(x.astype(learner.context.task.train.inputs.dtype)))
+        generator, device = learner.generator("predict"), learner.context.device
+        with surgery.modes_kept(learner.net):
+            learner.net.eval()
+            batches = [part.to(device) for part in torch.split(x, learner.scored_at_once)]
+            return torch.cat([learner.predict(part, generator) for part in batches]).cpu()
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "net_")
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        facts = ", ".join(f"{name} {value}" for name, value in self._facts())
+        return f"{type(self).__name__}({facts})" if facts else str(super().__repr__(N_CHAR_MAX))
+
+    def _html_repr(self) -> str:
+        rows = [f"<th>{escape(name)}</th><td>{escape(value)}</td>" for name, value in self._facts()]
+        table = f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+        return table if rows else str(super()._html_repr())
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """What is worth a line: hyperparameters with units, L_ML and how it was trained."""
+        if not hasattr(self, "net_"):
+            return []
+        used, unit = self.method_, " nats" if isinstance(self, PartitionedClassifier) else ""
+        facts = [(n, _with_unit(n, f"{value:.3g}", " {}")) for n, value in self.hypers_.items()]
+        facts += [("L_ML", f"{self.lml_:,.1f}{unit}"), ("steps", f"{used.steps:,}")]
+        facts += [("batch_size", f"{used.batch_size}"), ("hyper_lr", f"{used.hyper_lr:.3g}")]
+        return [("net", type(self.net_).__name__), *facts]
 
 
-def _settings_of(form: Form, num_examples: int, fields: Mapping[str, Any]) -> dict[str, Any]:
+class PartitionedClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
+    """Trains a net and learns its hyperparameters in one run, on all the data.
+
+    Settings that are not given are chosen from the size of the data, and stand in `method_`.
+
+    Args:
+        net: any module from inputs (B, ...) to logits (B, K), or to the log-odds (B, 1) of the
+            second of two classes; or a config, `tp.nets.Mlp()`. It is never changed: each fit
+            trains a copy, in training mode whatever mode its layers are in.
+        hypers: what to learn, `tp.Affine()`, several in a list, or `Hypers`. Motions without a
+            value start at 0.3, rotation at pi / 2; a motion at 0 is held there.
+        steps: forward-backward passes over a batch; from the size of the data if None.
+        method: fields of `tp.Partitioned` that change the default form, which is the published one
+            with a last stage of fine-tuning; or another form, `tp.Partitioned()`, as it is.
+        target: a loss function or a `Target` in place of that of the labels.
+        retrain: train a copy once more from the start, as an ordinary net at the hyperparameters
+            found, for the same steps again, its learning rate falling along a cosine.
+        seed: of the chunks, the assignment, the batches and the augmentation.
+        device: where to train; the net's own if None.
+
+    Attributes:
+        net_: the trained net; an ordinary one. Dropout layers have learnt rates where learnt.
+        hypers_: values by name, `rotation`, `dropout.0`, ..., held ones too; for `Hypers.at`.
+        classes_: the labels, numbers or strings, in the order of `predict_proba`.
+        lml_: L_ML in nats where it was last known; NaN with a single chunk.
+        history_: what each interval reported; a retrained net goes on after the first run.
+        method_: the config that was used, what was chosen from the size of the data included.
+    """
+
+    def fit(self, X: Arrays, y: Arrays) -> Self:
+        """Train on scaled float images (N, C, H, W) or vectors (N, D), with any labels (N,).
+
+        Whole numbers, such as tokens, stay whole where the net takes them.
+        """
+        x, labels = _checked(self, X, y)
+        check_classification_targets(labels)
+        classes, numbers = np.unique(labels, return_inverse=True)
+        if len(classes) < 2:
+            raise ConfigError(f"y: one class, {classes[0]!r}, is nothing to tell from others.")
+        self._train(x, numbers, self.target or "classes")
+        self.classes_ = classes
+        return self
+
+    def predict(self, X: Arrays) -> npt.NDArray[Any]:
+        numbers = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[numbers])
+
+    def predict_proba(self, X: Arrays) -> npt.NDArray[np.float64]:
+        """Probabilities (N, K) in the order of `classes_`, averaged over augmentation samples."""
+        outputs_NK = self._outputs(X).double()
+        if outputs_NK.shape[1] == 1:
+            outputs_NK = torch.cat([torch.zeros_like(outputs_NK), outputs_NK], dim=1)
+        return outputs_NK[:, : len(self.classes_)].softmax(dim=1).numpy()
+
+
+class PartitionedRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]
+    """As `PartitionedClassifier`, for real numbers: an output for each, mean squared error.
+
+    `lml_` is minus the summed loss, which need not be a likelihood. Scale labels to about one.
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X: Arrays, y: Arrays) -> Self:
+        """Train on inputs as the classifier takes them, and labels (N,) or (N, K)."""
+        x, labels = _checked(self, X, y, multi_output=True, y_numeric=True)
+        self._train(x, labels, self.target or "values")
+        self._is_flat = labels.ndim == 1
+        return self
+
+    def predict(self, X: Arrays) -> npt.NDArray[Any]:
+        """The net's outputs, (N,) where labels were (N,) and there is one output."""
+        outputs_NK = self._outputs(X).double().numpy()
+        return outputs_NK[:, 0] if self._is_flat and outputs_NK.shape[1] == 1 else outputs_NK
+
+
+def _settings(config: Partitioned, given: Mapping[str, Any], num_examples: int) -> dict[str, Any]:
     """Fields of a run on so many examples; those that are given stay as they are."""
-    if form not in get_args(Form):
-        raise UnknownNameError("form of partitioned training", form, get_args(Form))
-    found = dict(fields)
-    if form == "mixed":
-        found.setdefault("hyper_every", 4)
-    elif form != "published" and "hyper_every" not in fields:
-        found.setdefault("hyper_share", 0.2)
-    size = found.setdefault("batch_size", min(num_examples, 50) if num_examples < 10_000 else 128)
-    if not all(isinstance(n, int) and n > 0 for n in (size, found.get("steps", 1))):
-        return found  # the config refuses it, with the reason
-    steps = found.setdefault("steps", min(20_000, max(2400, 20 * num_examples // size)))
-    found.setdefault("interval", max(1, steps // 20))
-    optimiser = found.setdefault("optimiser", {"lr": 3e-3})
-    searched = steps
-    if form == "finetuned":
-        late = {"lr": 1e-3, **dict(optimiser), "schedule": "cosine"}
-        late["lr"] /= 2
-        stage = {"optimiser": late, **dict(found.get("finetune", {}))}
-        found["finetune"] = parse(Finetune, stage)
-        searched = found["finetune"].start(steps)
-    every = 1 if found.get("hyper_share") else found.get("hyper_every", 1) + 1
-    found.setdefault("hyper_lr", min(0.1, _TRAVEL * every / searched))
-    return found
+    size = min(num_examples, 50) if num_examples < 10_000 else 128
+    size = given.get("batch_size", size)
+    steps = given.get("steps", min(20_000, max(2400, 20 * num_examples // size)))
+    searched = steps if config.finetune is None else config.finetune.start(steps)
+    every = 1 if config.hyper_share else config.hyper_every + 1
+    hypers = config.hypers
+    if isinstance(hypers.affine, Affine) and "affine" not in hypers.frozen:
+        unset = set(Affine.NAMES) - hypers.affine.model_fields_set
+        hypers = hypers.replaced({f"affine.{name}": _STARTS[name] for name in unset})
+    chosen = {"batch_size": size, "steps": steps, "interval": max(1, steps // 20)}
+    chosen |= {"optimiser": {"lr": 6e-3}, "hyper_lr": min(0.1, _TRAVEL * every / searched)}
+    return {**chosen, **given, "hypers": hypers}
 
 
-def _read_hypers(given: Any) -> dict[str, Any]:
-    """Hypers in any of the ways that `fit` takes them, as fields of `Hypers`."""
-    if isinstance(given, Hypers):
-        return {**given.model_dump(exclude_unset=True), **given.parts}
-    if not isinstance(given, Mapping):
-        names = [given] if isinstance(given, str) else given or ()
-        for name in names:
-            if name not in _STARTS:
-                raise UnknownNameError("hyper", name, list(_STARTS))
-        given = {name: _STARTS[name] for name in names}
-    found = {name: value for name, value in given.items() if name not in Affine.NAMES}
-    motions = {name: value for name, value in given.items() if name in Affine.NAMES}
-    if motions and found.get("affine") is not None:
-        raise ConfigError(f"`affine` beside {', '.join(motions)}: put them inside `affine`.")
-    if motions:
-        found["affine"] = {**dict.fromkeys(Affine.NAMES, 0.0), **motions}
-    is_random = {"affine", "colour", "flip", "noise"} & set(found)
-    if is_random and not {"samples", "eval_samples"} & set(found):
-        found |= {"samples": 4, "eval_samples": 8}
-    return found
+def _array(values: Any) -> Any:
+    """Tensors, on any device, as arrays; all else as it is, for scikit-learn to look at."""
+    return plain(values) if hasattr(values, "detach") else values
+
+
+def _checked(estimator: _Estimator, X: Any, y: Any, **checks: Any) -> tuple[Any, Any]:
+    """Finite arrays, as many inputs as labels; refuses bytes, warns of what was hardly scaled."""
+    checks |= {"allow_nd": True, "ensure_min_samples": 2}
+    x, y = validate_data(estimator, _array(X), _array(y), **checks)
+    _check_scaled(x, takes_tokens=True)
+    if x.ndim == 4 and x.dtype.kind == "f" and (most := x.max()) > 100:
+        why = f"images are mostly scaled to about 1, but these go up to {most:.4g}"
+        warnings.warn(f"{why}. Use `images / {most:.4g}` unless the net scales.", stacklevel=3)
+    return x, y
 
 
 def _check_scaled(x: npt.NDArray[Any], *, takes_tokens: bool) -> None:
@@ -280,43 +319,13 @@ def _check_scaled(x: npt.NDArray[Any], *, takes_tokens: bool) -> None:
         )
 
 
-def _configured(
-    net: nn.Module, task: Task, form: Form, fields: Mapping[str, Any], seed: int
-) -> tuple[Partitioned, dict[str, str]]:
-    """The config of the first run, tried on a copy of the net; a note where the net decided."""
-    chosen = {**PUBLISHED, "train_on": "train", **_settings_of(form, len(task.train), fields)}
-    chosen["net"] = GivenNet(net.train)
-    config = parse(Partitioned, chosen)
-    if config.defaults == "seed":
-        raise ConfigError("`defaults` = `seed`: this net cannot be drawn again. Use `initial`.")
-    if isinstance(net, nn.DataParallel | nn.parallel.DistributedDataParallel):
-        raise ConfigError(f"{type(net).__name__}: `fit` trains in one process. Use `net.module`.")
-    x, num_held = torch.as_tensor(task.train.inputs[:PROBE]), config.num_extractor_layers
-    trial = copied(net).cpu()
+def _width(net: nn.Module, task: Task) -> int | None:
+    """Outputs of a net for an example; None if it does not run on such inputs."""
     try:
-        check_logits(trial, x, task.num_outputs, are_classes=task.num_classes > 0)
-        check_lent(trial, x, list(roles_of(trial, num_held=num_held)))
-        with seeding.isolated(0, "probe"):
-            copied(trial).train()(x).sum().backward()
+        x = torch.tensor(task.train.inputs[:PROBE])
+        return outputs(copied(net).cpu(), x, training=False).shape[1]
     except ConfigError:
-        raise
-    except Exception as error:  # whatever somebody else's forward raises
-        raise ConfigError(
-            f"{type(net).__name__} cannot be trained on inputs {tuple(x.shape)}: "
-            f"{type(error).__name__}: {error}"
-        ) from error
-    if form == "published" or {"scheme", "mixed", "defaults"} & set(fields):
-        return config, {}
-    dealt: dict[str, Any] = {"scheme": "node", "num_held": num_held, "example": x[:1]}
-    try:
-        check_mixable(PartitionedNet(trial, proportions=config.owned, seed=seed, **dealt), x)
-    except Exception as error:
-        return config, {"note": f"single weights are dealt out: {error}"}
-    return parse(Partitioned, {**chosen, "scheme": "node", "mixed": True}), {}
-
-
-def _used(config: Partitioned) -> dict[str, Any]:
-    return {name: value for name, value in config if name not in {"net", "method", "train_on"}}
+        return None
 
 
 def _values(hypers: HyperModule) -> dict[str, float]:

@@ -1,18 +1,18 @@
-"""Partitioned training: weights and hypers in one run (Mlodozeniec et al. 2023, appendix I.1).
+"""Weights and hyperparameters in one run (Mlodozeniec et al. 2023, appendix I.1).
 
 A weight step draws a partition k and moves its weights by a batch of chunks 1..k under subnetwork
-k. A hyper step draws a later chunk k and moves the hypers by a batch of it under subnetwork k - 1,
-which never saw that chunk. No other path may lead from chunk k into subnetwork k - 1.
+k. A hyperparameter step draws a later chunk k and a batch of it, and moves them by its loss under
+subnetwork k - 1, which never saw that chunk. Nothing else may lead from chunk k to subnetwork k-1.
 
 A joint step (ours) makes both in one step: a share of the batch are examples of later chunks, which
-move the hypers, and the rest move the weights. Both gradients are taken at the same weights and
-hypers by one backward pass over two graphs that share no leaf.
+move the hyperparameters, and the rest move the weights. Both gradients are taken at the same
+weights and hyperparameters by one backward pass over two graphs that share no leaf.
 
 A last stage of fine-tuning (ours): partitioning costs capacity (appendix H), since each weight is
 trained under one subnetwork, and those of later partitions rarely. So the last part of the steps
-may merge the partitions into the ordinary net and train it by an ordinary optimiser at the hypers
-found. From then on every weight has seen every chunk, so L_ML would mean nothing and is no longer
-reported.
+may merge the partitions into the ordinary net and train it by an ordinary optimiser at the
+hyperparameters found. From then on every weight has seen every chunk, so L_ML would mean nothing
+and is no longer reported.
 """
 
 import copy
@@ -61,7 +61,6 @@ class _SubnetworkLearner(SupervisedLearner, parts=("parts",)):
         return partial(self.parts.run, self.parts.view(level))
 
     def scored_subnetwork(self, level: int) -> Callable[[Tensor], Tensor]:
-        """Subnetwork `level` as it is scored."""
         return self.subnetwork(level)
 
     def predict(self, x: Tensor, generator: torch.Generator) -> Tensor:
@@ -75,8 +74,6 @@ class _SubnetworkLearner(SupervisedLearner, parts=("parts",)):
 
 @dataclass(frozen=True)
 class _Move:
-    """The loss of a batch, and what its gradient will move."""
-
     objective: Tensor
     leaves: Sequence[Tensor]
     loss: Tensor
@@ -96,32 +93,24 @@ def _make(*moves: _Move) -> list[Tensor]:
 class PartitionedLearner(
     _SubnetworkLearner,
     parts=(
-        "optimiser",
-        "_hyper_optimiser",
-        "_weight_stream",
-        "_hyper_stream",
-        "_weight_augmentation",
-        "_hyper_augmentation",
+        "optimiser", "_hyper_optimiser", "_weight_stream", "_hyper_stream",
+        "_weight_augmentation", "_hyper_augmentation",
     ),
     values=("_num_updates", "_num_reports", "_best"),
-):
-    """Alternates updates and hyper steps; predicts with all partitions."""
+):  # fmt: skip
+    """Alternates updates and hyperparameter steps; predicts with all partitions."""
 
     config: Partitioned
 
     def __init__(self, config: Partitioned, context: Context) -> None:
         super().__init__(config, context, learns_hypers=len(config.proportions) > 1)
         self.chunks = Chunks(len(self.train_data), config.proportions, seed=context.seed)
-        self.parts = PartitionedNet(
-            self.net,
-            proportions=config.owned,
-            seed=context.seed,
-            scheme=config.scheme,
-            defaults="zero" if config.defaults == "zero" else "initial",
-            rebuild=self._rebuild if config.defaults == "seed" else None,
-            num_held=config.num_extractor_layers,
-            example=self._first(1) if config.scheme == "node" else None,
-        )
+        try:
+            self.parts = self._divided(config.owned)
+        except ConfigError:
+            if config.parameter_proportions != "lean":
+                raise
+            self.parts = self._divided(config.proportions)  # 3 % of a small net are no unit
         self.optimiser = PartitionedOptimiser(
             self.parts,
             config.optimiser,
@@ -130,10 +119,9 @@ class PartitionedLearner(
         self._psi: list[nn.Parameter] = [*self.hypers.learnable(), *self.parts.held()]
         self._hyper_optimiser = adam(self._psi, lr=config.hyper_lr) if self._psi else None
         num_joint, size, seed = self._num_joint(), config.batch_size, context.seed
-        self._weight_stream = _weight_stream(
-            self.chunks, self.parts.filled, batch_size=size - num_joint, seed=seed
-        )
-        self._hyper_stream = _hyper_stream(self.chunks, batch_size=num_joint or size, seed=seed)
+        filled = self.parts.filled
+        self._weight_stream = _weight_stream(self.chunks, filled, size - num_joint, seed)
+        self._hyper_stream = _hyper_stream(self.chunks, num_joint or size, seed)
         self._weight_augmentation = self.generator("augment weight steps")
         self._hyper_augmentation = self.generator("augment hyper steps")
         self._num_updates = 0
@@ -144,17 +132,29 @@ class PartitionedLearner(
         if config.mixed and not is_known(self.net):
             check_mixable(self.parts, self._first(PROBE))
 
+    def _divided(self, owned: tuple[float, ...]) -> PartitionedNet:
+        config = self.config
+        return PartitionedNet(
+            self.net,
+            proportions=owned,
+            seed=self.context.seed,
+            scheme=config.scheme,
+            defaults="zero" if config.defaults == "zero" else "initial",
+            rebuild=self._rebuild if config.defaults == "seed" else None,
+            num_held=config.num_extractor_layers,
+            example=self._first(1) if config.scheme == "node" else None,
+        )
+
     def _first(self, num: int) -> Tensor:
-        """Inputs of the first examples."""
         return self.train_data.take(torch.arange(min(num, len(self.train_data))))[0]
 
     @property
     def learns_hypers(self) -> bool:
-        """Whether there are hypers to move, and data that judges them."""
+        """Whether there are hyperparameters to move, and data that judges them."""
         return bool(self._psi) and len(self.chunks) > 1 and any(self.chunks.sizes[1:])
 
     def _num_joint(self) -> int:
-        """Examples of each batch that move hypers in the same step as weights."""
+        """Examples of each batch that move hyperparameters in the same step as weights."""
         share, size = self.config.hyper_share, self.config.batch_size
         return min(size - 1, max(1, round(share * size))) if share and self.learns_hypers else 0
 
@@ -173,11 +173,11 @@ class PartitionedLearner(
         return _make(self._weight_move())[0]
 
     def hyper_step(self) -> Tensor:
-        """Move the hypers by one batch of a chunk that the subnetwork never saw."""
+        """Move the hyperparameters by one batch of a chunk that the subnetwork never saw."""
         return _make(self._hyper_move())[0]
 
     def joint_step(self) -> dict[str, Tensor]:
-        """Move weights and hypers by the two shares of one batch; returns both losses."""
+        """Move weights and hyperparameters by the two shares of one batch; returns both losses."""
         weights, hypers = _make(self._weight_move(), self._hyper_move())
         return {"train/loss": weights, "train/hyper_loss": hypers}
 
@@ -229,7 +229,7 @@ class PartitionedLearner(
         held_out: bool = False,
         reduction: Reduction = "mean",
     ) -> Tensor:
-        """The loss of examples that a stream has just drawn: for hypers if held out."""
+        """The loss of examples that a stream has just drawn: for hyperparameters if held out."""
         stream = self._hyper_stream if held_out else self._weight_stream
         generator = self._hyper_augmentation if held_out else self._weight_augmentation
         batch = self.train_data.take(
@@ -252,7 +252,6 @@ class PartitionedLearner(
         return partial(self.parts.run, self._calibrated[level])
 
     def _calibrate(self, level: int, net: Callable[[Tensor], Any]) -> None:
-        """Call a net on inputs of the chunks that subnetwork `level` was trained on."""
         generator = self.generator("recalibrate")
         # Chunks are drawn at random, so that the first examples are a sample of all.
         indices_N = torch.from_numpy(self.chunks.cumulative(level)[:_NUM_CALIBRATION].copy())
@@ -275,7 +274,7 @@ class PartitionedLearner(
         return self.merged(into=copy.deepcopy(self.net))
 
     def evidence(self) -> Evidence:
-        """L_ML, sampled as hyper steps sample it, alike in every call; norms are as in scores."""
+        """L_ML, sampled as in training, alike in every call; norms are as in scores."""
         generator = self.generator("evaluate lml")
         return evidence(
             lambda level, x: self.hypers.predict(
@@ -310,12 +309,8 @@ class PartitionedLearner(
         was_training = self.net.training
         self.net.eval()
         for level in range(1, self.parts.num_partitions + 1):
-            predict = partial(
-                self.hypers.predict,
-                self.scored_subnetwork(level),
-                generator=self.generator("evaluate test"),
-                training=False,
-            )
+            draws, net = self.generator("evaluate test"), self.scored_subnetwork(level)
+            predict = partial(self.hypers.predict, net, generator=draws, training=False)
             outputs[str(level)], y = outputs_of(predict, self._test, batch_size=self.scored_at_once)
         self.net.train(was_training)
         mean = self.target.combined(torch.stack(list(outputs.values())))
@@ -357,8 +352,8 @@ class PartitionedLearner(
 class FinetunedLearner(PartitionedLearner, parts=("_finetuning",)):
     """Merges before the last stage: products and sums of affine parts and the last statistics stay.
 
-    Layers that were learnt as a hyper are held with the other hypers. With `select_by_lml` the
-    stage starts from the state with the largest L_ML.
+    Layers that were learnt as a hyperparameter are held with the other hyperparameters. With
+    `select_by_lml` the stage starts from the state with the largest L_ML.
     """
 
     def __init__(self, config: Partitioned, context: Context) -> None:

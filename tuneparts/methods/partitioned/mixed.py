@@ -77,7 +77,6 @@ class MixedBatch:
 
     @property
     def leaves(self) -> list[Tensor]:
-        """The named leaves as a list."""
         return list(self.named_leaves.values())
 
     def grads(self) -> dict[int, list[Tensor | None]]:
@@ -130,11 +129,8 @@ class MixedBatch:
         units = self._parts.units[name]
 
         def active(labels: Tensor) -> Tensor | None:
-            """1 where a row's subnetwork has a unit, else 0: (N, units); None where all have all.
-
-            A product with it is one step in any layout. Filling unit by unit takes three times as
-            long where the channels of a pixel lie beside each other.
-            """
+            """1 where a row's subnetwork has a unit, else 0: (N, units); None if all have all."""
+            # A product with it is one step in any layout; filling unit by unit takes longer.
             weight = layer.weight
             is_active = labels.to(weight.device) <= self._levels_N.to(weight.device)[:, None]
             return None if bool(is_active.all()) else is_active.to(weight.dtype)
@@ -155,9 +151,7 @@ class _Map:
 
     name: str
     conv: Any
-    """The layer with the settings of a convolution; None for a linear one."""
     rows_of: dict[int, slice]
-    """By level, the rows of the batch."""
     inputs: Tensor | None
     """1 where a row has an input unit, else 0: (N, I); None where nothing needs to be masked."""
     outputs: Tensor | None
@@ -175,7 +169,6 @@ class _Map:
         return x.mul_(mask) if owned else x * mask
 
     def gradient(self, grad: Tensor, x: Tensor, weight: Tensor, *, by_weight: bool) -> Tensor:
-        """By the weight, or by the inputs."""
         conv = self.conv
         if conv is None:
             return grad.flatten(0, -2).T @ x.flatten(0, -2) if by_weight else grad @ weight
@@ -186,15 +179,12 @@ class _Map:
         return grads[by_weight]
 
     def take_own(self, into: Tensor, given: Tensor, kind: str, level: int) -> None:
-        """Copy the entries of a gradient that a partition owns."""
         order_n, offsets = self.orders[kind]
         own = order_n[offsets[level - 1] : offsets[level]].long()
         into.view(-1).scatter_(0, own, given.reshape(-1).index_select(0, own))
 
 
 class _Masked(torch.autograd.Function):
-    """Applies a `_Map`, with gradients level by level."""
-
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, layer: _Map) -> Tensor:
         x = layer.masked(x, layer.inputs)

@@ -1,15 +1,15 @@
 """What partitioned training is made of: which examples a step sees, how it moves, and L_ML.
 
 Partitions and batches are drawn by named streams of their own, one per chunk, so that leaving out
-hyper steps, or changing a later chunk, shifts no draw of the updates of earlier ones.
+hyperparameter steps, or changing a later chunk, shifts no draw of the updates of earlier ones.
 
 An ordinary optimiser is wrong for partitions (Mlodozeniec et al. 2023, I.1): where the gradient is
 zero it would still decay momentum, move by Adam's moments, and shrink weights. Here torch's own
 update rules run on the entries that one partition owns, and no other entry is touched.
 
 L_ML = sum over k = 2..C of log p(D_k | w^(k-1), psi) (equation 4), on whole chunks, selects among
-hypers without gradients and among moments of a run. Values of different chunk proportions are not
-comparable: early terms come from weaker subnetworks.
+hyperparameters without gradients and among moments of a run. Values of different chunk proportions
+are not comparable: early terms come from weaker subnetworks.
 
 Shapes: B examples in a batch, m entries of a parameter that one partition owns.
 """
@@ -32,7 +32,7 @@ from tuneparts.data.device_examples import DeviceExamples
 from tuneparts.methods.partitioned.config import DecayScaling
 from tuneparts.methods.partitioned.subnetwork import PartitionedNet
 from tuneparts.nets.layers import SCALARS, names_of
-from tuneparts.training.config import Optimiser
+from tuneparts.training.config import Adam, AnyOptimiser
 from tuneparts.training.state import Stateful
 
 _POWERS: Mapping[DecayScaling, float] = {"reciprocal": 1.0, "sqrt": 0.5, "off": 0.0}
@@ -54,11 +54,10 @@ class _ChunkStream(Stateful, parts=("_draws", "_mixing", "_batches")):
         self._odds = torch.tensor([chunks.sizes[k - 1] for k in sources], dtype=torch.float64)
         self._draws = seeding.torch_generator(seed, name, "partition")
         self._mixing = seeding.torch_generator(seed, name, "mixed batch")
-        self._batch_size = batch_size
+        self._size = batch_size
+        how: dict[str, Any] = {"seed": seed, "replacement": True}
         self._batches = {
-            k: Batches(
-                len(source), batch_size, seed=seed, stream=(name, "batch", k), replacement=True
-            )
+            k: Batches(len(source), batch_size, stream=(name, "batch", k), **how)
             for k, source in sources.items()
         }
 
@@ -70,9 +69,7 @@ class _ChunkStream(Stateful, parts=("_draws", "_mixing", "_batches")):
 
     def next_mixed(self) -> tuple[Tensor, Tensor]:
         """A number per example (B,), ascending, and the examples' indices (B,)."""
-        drawn_B = torch.multinomial(
-            self._odds, self._batch_size, replacement=True, generator=self._draws
-        )
+        drawn_B = torch.multinomial(self._odds, self._size, replacement=True, generator=self._draws)
         counts = torch.bincount(drawn_B, minlength=len(self._sources)).tolist()
         numbers, indices = [], []
         for (k, source), count in zip(self._sources.items(), counts, strict=True):
@@ -81,20 +78,17 @@ class _ChunkStream(Stateful, parts=("_draws", "_mixing", "_batches")):
         return torch.cat(numbers), torch.cat(indices)
 
 
-def _weight_stream(
-    chunks: Chunks, filled: Sequence[int], *, batch_size: int, seed: int
-) -> _ChunkStream:
+def _weight_stream(chunks: Chunks, own: Sequence[int], batch_size: int, seed: int) -> _ChunkStream:
     """For updates: k among partitions that own weights; examples of D_1:k."""
-    sources = {k: chunks.cumulative(k) for k in filled if chunks.sizes[k - 1]}
-    return _ChunkStream(sources, chunks, batch_size=batch_size, seed=seed, name="updates")
+    sources = {k: chunks.cumulative(k) for k in own if chunks.sizes[k - 1]}
+    return _ChunkStream(sources, chunks, batch_size=batch_size, seed=seed, name="weight steps")
 
 
-def _hyper_stream(chunks: Chunks, *, batch_size: int, seed: int) -> _ChunkStream | None:
-    """For hyper steps: k in 2..C; examples of D_k alone. None if there is no such chunk."""
+def _hyper_stream(chunks: Chunks, batch_size: int, seed: int) -> _ChunkStream | None:
+    """For hyperparameters: k in 2..C; examples of D_k alone. None without such a chunk."""
     sources = {k: chunks.chunk(k) for k in range(2, len(chunks) + 1) if chunks.sizes[k - 1]}
-    if not sources:
-        return None
-    return _ChunkStream(sources, chunks, batch_size=batch_size, seed=seed, name="hyper steps")
+    how: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "name": "hyper steps"}
+    return _ChunkStream(sources, chunks, **how) if sources else None
 
 
 def decay_factors(chunk_sizes: Sequence[int], scaling: DecayScaling) -> tuple[float, ...]:
@@ -115,14 +109,13 @@ class PartitionedOptimiser(Stateful, values=("num_steps", "_moments")):
     """
 
     def __init__(
-        self, parts: PartitionedNet, config: Optimiser, *, decay_factors: Sequence[float]
+        self, parts: PartitionedNet, config: AnyOptimiser, *, decay_factors: Sequence[float]
     ) -> None:
         self._parts = parts
         self._config = config
         self._decay_factors = tuple(decay_factors)
         self._scalars = frozenset(names_of(parts.net, SCALARS))
         self.num_steps = dict.fromkeys(range(1, parts.num_partitions + 1), 0)
-        """Updates of each partition so far."""
         self._moments: dict[int, dict[str, list[Tensor]]] = {k: {} for k in self.num_steps}
 
     @torch.no_grad()
@@ -156,7 +149,7 @@ class PartitionedOptimiser(Stateful, values=("num_steps", "_moments")):
         config, moments = self._config, self._moments[k]
         decay = config.weight_decay * self._decay_factors[k - 1]
         how: dict[str, Any] = {"lr": lr, "weight_decay": decay, "maximize": False}
-        if config.kind == "adam":
+        if isinstance(config, Adam):
             for name, value in zip(names, values, strict=True):
                 if name not in moments:
                     moments[name] = [torch.zeros_like(value), torch.zeros_like(value)]
@@ -187,7 +180,6 @@ class Evidence:
 
     @property
     def total(self) -> float:
-        """L_ML."""
         return sum(self.sums.values())
 
     def metrics(self) -> dict[str, float]:
@@ -213,7 +205,7 @@ def evidence(
 
     `predict` maps a level and inputs to outputs (B, K) of that subnetwork, and `loss` is minus the
     log-likelihood of outputs. Where `predict` draws random numbers, it is called `num_draws` times
-    for each batch: hyper steps descend the mean.
+    for each batch: hyperparameter steps descend the mean.
     """
     sums: dict[int, float] = {}
     counts = {k: size for k, size in enumerate(chunks.sizes, start=1) if size and k > 1}

@@ -30,7 +30,6 @@ class Share:
 
     name: str
     flat_n: Tensor
-    """The memory that holds the values."""
     index_m: Tensor | None
     """Owned positions, int32; None for all of them."""
 
@@ -76,7 +75,7 @@ class PartitionedNet(nn.Module):
             values, which deep nets without norms need.
         rebuild: makes the net again at its initial values; then no second copy of them is kept.
         num_held: leading layers that belong to no partition, such as a feature extractor that is
-            learnt as a hyper.
+            learnt as a hyperparameter.
         example: one input (1, ...); only the node scheme needs it, to see which unit feeds which.
     """
 
@@ -116,14 +115,11 @@ class PartitionedNet(nn.Module):
             elif role is not Role.HELD:
                 # A factor or summand each; all subnetworks start as the net's own layer.
                 own = self._own[name].detach()
-                neutral = torch.ones_like(own) if role is Role.PRODUCT else torch.zeros_like(own)
+                neutral = torch.full_like(own, float(role is Role.PRODUCT))
                 rows = torch.stack([own, *[neutral] * (self.num_partitions - 1)])
                 self.register_parameter(_key("parts", name), nn.Parameter(rows))
-        self.normed = [
-            layer
-            for layer, module in net.named_modules()
-            if isinstance(module, _NormBase) and module.running_mean is not None
-        ]
+        norms = [(name, norm) for name, norm in net.named_modules() if isinstance(norm, _NormBase)]
+        self.normed = [name for name, norm in norms if norm.running_mean is not None]
         """Norms that keep running statistics, by name; each partition has statistics of its own."""
         for key in self._statistics():
             rows = torch.stack([net.get_buffer(key)] * self.num_partitions)
@@ -138,12 +134,11 @@ class PartitionedNet(nn.Module):
             if not self.shares(k):
                 raise ConfigError(
                     f"partition {k} of proportions {self.proportions} owns none of this small "
-                    "net's weights. Use fewer partitions or a larger net."
+                    "net's weights. Use fewer partitions, larger shares or a larger net."
                 )
 
     @property
     def filled(self) -> list[int]:
-        """The partitions that own weights."""
         return [k for k, share in enumerate(self.proportions, start=1) if share > 0]
 
     def held(self) -> list[nn.Parameter]:
@@ -184,8 +179,7 @@ class PartitionedNet(nn.Module):
     def view(self, level: int, *, trainable: bool = False) -> View:
         """Subnetwork `level` (0..C) as tensors.
 
-        What partition `level` owns is differentiable if `trainable`, and nothing else; otherwise
-        only held parameters are.
+        If `trainable`, what its own partition owns is differentiable; else held parameters are.
         """
         if not 0 <= level <= self.num_partitions:
             raise ConfigError(f"subnetworks are numbered 0 to {self.num_partitions}, not {level}.")
@@ -214,14 +208,13 @@ class PartitionedNet(nn.Module):
         return View(level, tensors, leaves)
 
     def _statistics(self) -> list[str]:
-        """The names of the norms' running statistics."""
         return [f"{name}.{statistic}" for name in self.normed for statistic in _STATISTICS]
 
     def run(self, view: View, x: Tensor, *, learns_statistics: bool = False) -> Any:
         """The net's own forward with a view's tensors in place of its own.
 
         Norms use and track the statistics of the batch if `learns_statistics`; only updates
-        may, since hyper steps would leak their chunk into a subnetwork.
+        may, since hyperparameter steps would leak their chunk into a subnetwork.
         """
         net = reweighted(self.net, view.tensors)
         if not learns_statistics:
@@ -231,10 +224,7 @@ class PartitionedNet(nn.Module):
 
     @torch.no_grad()
     def recalibrated(self, view: View, predict: Callable[[Callable[[Tensor], Any]], None]) -> View:
-        """A view whose norms have plain means over the inputs that `predict` calls its net on.
-
-        Running statistics move in steps of a subnetwork's own partition only, and lag behind.
-        """
+        """A view whose norms have the plain means of what `predict` calls its net on."""
         tensors = dict(view.tensors)
         tensors |= {key: torch.zeros_like(tensors[key]) for key in self._statistics()}
         net = reweighted(self.net, tensors).eval()
@@ -261,7 +251,6 @@ class PartitionedNet(nn.Module):
         return net
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """As of any module; the maps come with the state."""
         result = super().load_state_dict(*args, **kwargs)
         self._index()
         return result
@@ -285,7 +274,6 @@ class PartitionedNet(nn.Module):
             self.register_buffer(_key("default", name), parameter.detach().clone())
 
     def _index(self) -> None:
-        """Derive what gathers and scatters from the maps."""
         self._offsets: dict[str, tuple[int, ...]] = {}
         for name, role in self.roles.items():
             if role is Role.ENTRIES:
@@ -294,7 +282,6 @@ class PartitionedNet(nn.Module):
                 self.register_buffer(_key("order", name), order_n, persistent=False)
 
     def _entries(self, name: str, level: int, redrawn: nn.Module | None) -> Tensor:
-        """A weight with defaults in later partitions, kept or from the net drawn again."""
         weight = self._own[name].detach()
         start = self._offsets[name][level]
         if start == weight.numel():
@@ -314,8 +301,7 @@ class PartitionedNet(nn.Module):
         parts = self.parts_of(name).detach()
         is_product = self.roles[name] is Role.PRODUCT
         if level == 0:
-            neutral = torch.ones_like(parts[0]) if is_product else torch.zeros_like(parts[0])
-            return neutral, neutral
+            return (torch.full_like(parts[0], float(is_product)),) * 2
         leaf = parts[level - 1].requires_grad_() if trainable else parts[level - 1]
         if level == 1:
             return leaf, leaf
