@@ -124,7 +124,7 @@ def run_here() -> Callable[..., Iterator[None]]:
 
 def _run_here(run: Any, *observers: Any) -> Iterator[None]:
     from tuneparts.executors import _local
-    from tuneparts.executors.worker import TrialSetting
+    from tuneparts.executors.setting import TrialSetting
     from tuneparts.search.journal import Journal
     from tuneparts.search.plan import Plan
 
@@ -182,7 +182,8 @@ def null_arm() -> Callable[..., Any]:
     from tuneparts.search.space import Uniform
 
     def make(name: str, **fields: Any) -> Arm:
-        config = FaultyConfig(steps=8, interval=2, **fields.pop("config", {}))
+        taken = {key: fields.pop(key) for key in ("hypers_from", "config_from") if key in fields}
+        config = FaultyConfig(steps=8, interval=2, **fields.pop("config", {}), **taken)
         if "algorithm" in fields:
             fields.setdefault("space", {"x": Uniform(low=0.0, high=1.0)})
         return Arm(name=name, config=config, **fields)

@@ -32,21 +32,21 @@ HOMES = {
 
 
 SIZES = {
-    "all": (38025, 210, 492),
-    "cli": (2213, 12, 4),
-    "core": (1614, 16, 80),
-    "data": (2512, 13, 25),
-    "executors": (2116, 12, 21),
-    "hypers": (1899, 7, 27),
-    "methods": (9627, 54, 55),
-    "nets": (1533, 8, 43),
-    "ray": (431, 3, 0),
-    "results": (5252, 25, 52),
-    "search": (5860, 29, 102),
-    "testing": (772, 5, 8),
+    "all": (37508, 214, 499),
+    "cli": (2192, 12, 4),
+    "core": (1577, 16, 81),
+    "data": (2489, 13, 35),
+    "executors": (2053, 13, 21),
+    "hypers": (1840, 7, 27),
+    "methods": (9366, 54, 56),
+    "nets": (1462, 8, 43),
+    "ray": (643, 4, 0),
+    "results": (5269, 26, 50),
+    "search": (5820, 30, 98),
+    "testing": (755, 5, 8),
     "top": (27, 2, 0),
-    "tracking": (1922, 11, 27),
-    "training": (2247, 13, 48),
+    "tracking": (1805, 11, 26),
+    "training": (2210, 13, 50),
 }
 """Most lines, files and public names of each room, and of all. They only fall: whoever adds takes
 something away, or says in the commit why not. `python tests/test_architecture.py` prints the table.

@@ -48,7 +48,7 @@ def test_what_a_search_writes_into_an_mlflow_store(results: Path) -> None:
         name="snapshot",
         question="What is written?",
         scale="smoke",
-        data=tuneparts.Data(name="digits", num_train=60, num_val=20, num_test=20),
+        data=tuneparts.data.Data(name="digits", num_train=60, num_val=20, num_test=20),
         metric="val/accuracy",
         steps=4,
         seeds=(0, 1),

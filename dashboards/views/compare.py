@@ -21,13 +21,13 @@ def show() -> None:
 
 
 def _half(place: str, run: "pd.Series[Any]", key: str) -> None:
-    told = source.metadata(place, str(run["parent_run_id"]))
-    if told is None:
+    card = source.metadata(place, str(run["parent_run_id"]))
+    if card is None:
         st.warning("The store has no metadata of this run.")
         return
-    st.subheader(told.question)
+    st.subheader(card.question)
     metric = "test/accuracy"
-    run_data = source.run_data(place, run, told, metric)
+    run_data = source.run_data(place, run, card, metric)
     st.markdown(run_data.answer)
     parts.figure(draw(f"accuracy:{metric}", run_data), key=f"accuracy-{key}")
     for table in run_data.tables:

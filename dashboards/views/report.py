@@ -21,6 +21,6 @@ def show() -> None:
         st.info("A report is written when the search is over; until then see its page.")
         return
     st.download_button("Download", text, file_name="report.html", mime="text/html")
-    # Inside a sandbox of its own: what the file does cannot reach this app.
+    # Inside a sandbox: what the file does cannot reach this app.
     inner = f'<iframe sandbox="allow-scripts allow-downloads" srcdoc="{escape(text)}" {_STYLE}>'
     st.iframe(f"<!DOCTYPE html>{inner}</iframe>", height=HEIGHT, alt="report")

@@ -1,4 +1,4 @@
-"""One search: its answer, progress and curves of its arms, its hypers, and its trials in pages.
+"""One search: its answer, progress and curves of its arms, hyperparameters and trials.
 
 Of a search that is over the figures of its report follow; one that runs on this machine can be
 stopped.
@@ -26,60 +26,60 @@ def show() -> None:
     place = source.uri()
     runs = parts.some_runs(place)
     run = parts.chosen(runs)
-    told = source.metadata(place, str(run["parent_run_id"]))
-    if told is None:
+    card = source.metadata(place, str(run["parent_run_id"]))
+    if card is None:
         st.warning("The store has no metadata of this run.")
         return
-    st.header(told.question)
+    st.header(card.question)
     is_running = run["status"] == source.RUNNING
     live = st.fragment(_live, run_every=source.SECONDS if is_running else None)
-    live(place, str(run["parent_run_id"]), told)
+    live(place, str(run["parent_run_id"]), card)
 
 
-def _live(place: str, parent: str, told: RunCard) -> None:
+def _live(place: str, parent: str, card: RunCard) -> None:
     runs = source.runs(place)
     run = runs[runs["parent_run_id"] == parent].iloc[0]
     trials = source.trials(place, run)
-    of_arms = progress.arms(told, trials)
+    of_arms = progress.arms(card, trials)
     if run["status"] == source.RUNNING:
-        part = progress.fraction(told, of_arms)
+        part = progress.fraction(card, of_arms)
         st.progress(part, text=remaining(part, trials))
     else:
-        st.markdown(f"**{source.run_data(place, run, told).answer}**")
+        st.markdown(f"**{source.run_data(place, run, card).answer}**")
     is_over = run["status"] != source.RUNNING
     parts.links(place, parent, is_over=is_over)
     if not is_over:
-        _arms(told, of_arms)
+        _arms(card, of_arms)
         name = source.folder_name(place, parent)
         if name is not None:  # the run lies on this machine
             parts.stop_button(name)
     elif (trials["outcome"] == "finished").any():
-        _scores(place, run, told)
+        _scores(place, run, card)
     metrics = sorted(name for name in map(str, trials.columns) if "/" in name)
     if not metrics:
         st.info("No trial has reported anything yet.")
         return
-    first = parts.telling(trials.notna().sum().to_dict(), told.metric)
+    first = parts.telling(trials.notna().sum().to_dict(), card.metric)
     metric = st.selectbox("Metric", metrics, index=metrics.index(first), key="metric")
-    parts.figure(draw(f"trials:{metric}", source.run_data(place, run, told, metric)), key="trials")
+    parts.figure(draw(f"trials:{metric}", source.run_data(place, run, card, metric)), key="trials")
     hypers = source.hypers(place, run)
     if hypers:
-        parts.figure(draw("hypers", source.run_data(place, run, told, *hypers)), key="hypers")
+        parts.figure(draw("hypers", source.run_data(place, run, card, *hypers)), key="hypers")
     if is_over:
-        _figures(place, parent, told)
+        _figures(place, parent, card)
     elif (trials["outcome"] == "finished").any():
-        _scores(place, run, told)
+        _scores(place, run, card)
     _listing(trials, metric)
 
 
-def _scores(place: str, run: "pd.Series[Any]", told: RunCard) -> None:
+def _scores(place: str, run: "pd.Series[Any]", card: RunCard) -> None:
     st.subheader("Scores and costs")
-    parts.table(source.run_data(place, run, told).tables[0])
+    parts.table(source.run_data(place, run, card).tables[0])
 
 
-def _figures(place: str, parent: str, told: RunCard) -> None:
+def _figures(place: str, parent: str, card: RunCard) -> None:
     """The figures of the report that are not on this page already, each behind its name."""
-    names = [address(request) for request in told.figures if request != "hypers"]
+    names = [address(request) for request in card.figures if request != "hypers"]
     found = source.figures(place, parent, tuple(names))
     if not found:
         return
@@ -89,14 +89,14 @@ def _figures(place: str, parent: str, told: RunCard) -> None:
         parts.plot(plotly.io.from_json(found[chosen]), key=f"report-{chosen}")
 
 
-def _arms(told: RunCard, of_arms: pd.DataFrame) -> None:
-    decimals = schema.lookup(told.metric).decimals if told.metric else 4
+def _arms(card: RunCard, of_arms: pd.DataFrame) -> None:
+    decimals = schema.lookup(card.metric).decimals if card.metric else 4
     parts.whole(
         of_arms,
         placeholder="",
         column_config={
             "fraction": st.column_config.ProgressColumn("progress", format="percent"),
-            "best": st.column_config.NumberColumn(f"best {told.metric}", format=f"%.{decimals}f"),
+            "best": st.column_config.NumberColumn(f"best {card.metric}", format=f"%.{decimals}f"),
         },
     )
 

@@ -31,19 +31,19 @@ def _listing(place: str) -> None:
 
 def _card(place: str, run: "pd.Series[Any]") -> None:
     parent = str(run["parent_run_id"])
-    told = source.metadata(place, parent)
+    card = source.metadata(place, parent)
     with st.container(border=True):
         left, right = st.columns([3, 1])
         left.markdown(f"**{parts.title(run)}** · {str(run['status']).lower()}")
-        if told is not None:
-            left.markdown(told.question)
-            if answer := source.answer(place, run, told):
+        if card is not None:
+            left.markdown(card.question)
+            if answer := source.answer(place, run, card):
                 left.markdown(f"**{answer}**")
         left.caption(_counts(run))
         right.link_button("Open", f"search?run={parent}")
-        if run["status"] == source.RUNNING and told is not None:
+        if run["status"] == source.RUNNING and card is not None:
             trials = source.trials(place, run)
-            part = progress.fraction(told, progress.arms(told, trials))
+            part = progress.fraction(card, progress.arms(card, trials))
             left.progress(part, text=remaining(part, trials))
 
 

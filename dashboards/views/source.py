@@ -84,7 +84,7 @@ def figures(place: str, parent: str, names: tuple[str, ...]) -> dict[str, str]:
 
 
 def hypers(place: str, run: "pd.Series[Any]") -> tuple[str, ...]:
-    """The hypers that trials of a run have reported."""
+    """The hyperparameters that trials of a run have reported."""
     return tuple(sorted(name for name in map(str, trials(place, run)) if name.startswith("hyper/")))
 
 
@@ -149,20 +149,20 @@ def trials(place: str, run: "pd.Series[Any]") -> pd.DataFrame:
     return found
 
 
-def run_data(place: str, run: "pd.Series[Any]", told: RunCard, *metrics: str) -> RunData:
+def run_data(place: str, run: "pd.Series[Any]", card: RunCard, *metrics: str) -> RunData:
     """What figures of these metrics are drawn from."""
     parent = str(run["parent_run_id"])
     read = _steps_now if run["status"] == RUNNING else _steps_over
     steps = read(place, parent, metrics) if metrics else pd.DataFrame(columns=frames.STEP_COLUMNS)
-    return RunData(told, trials(place, run), steps)
+    return RunData(card, trials(place, run), steps)
 
 
-def answer(place: str, run: "pd.Series[Any]", told: RunCard) -> str:
+def answer(place: str, run: "pd.Series[Any]", card: RunCard) -> str:
     """The answer of a search that is over; empty where no trial of it finished."""
     if run["status"] == RUNNING or not run["finished"]:
         return ""
     counts = [int(run[kind]) for kind in ("finished", "stopped", "failed", "killed")]
-    return _answer(place, (str(run["parent_run_id"]), *counts), run, told)
+    return _answer(place, (str(run["parent_run_id"]), *counts), run, card)
 
 
 @st.cache_data(max_entries=200, show_spinner="reading answers")

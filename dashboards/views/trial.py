@@ -49,7 +49,7 @@ def show() -> None:
     said = source.log(place, str(row["parent_run_id"]), str(row["trial"]))
     st.code("\n".join(said[-NUM_LINES:]) or "nothing here", language=None)
     st.caption(
-        "What its worker printed, warned of and died of, newest last. It lies beside the trial's "
+        "What its worker printed, with warnings and tracebacks, newest last. It is stored with the "
         "checkpoints, and is read where the folder of results is the one that the search wrote to."
     )
 

@@ -58,8 +58,8 @@ def test_help_names_every_verb() -> None:
     ("verb", "words"),
     [
         ([], ["search"]),
-        (["search"], ["search", "arm", "trial", "replicate", "scale", "step"]),
-        (["fit"], ["hyper", "step"]),
+        (["search"], ["search", "arm", "seed", "scale", "step"]),
+        (["fit"], ["step"]),
         (["register"], ["arm"]),
     ],
 )
@@ -147,7 +147,7 @@ def test_fit_trains_one_learner(monkeypatch) -> None:
         (["fit", "standard", "--set", "batchsize=3"], "Did you mean `batch_size`"),
         (["fit", "standard", "--data", "mnits"], "Did you mean `mnist`"),
         (["search", "nothing"], "is not a known search"),
-        (["search", "rotated_digits", "--seeds", "a"], "seeds are whole numbers"),
+        (["search", "rotated_digits", "--seeds", "a"], "--seeds a: no whole numbers"),
         (["report"], "tuneparts search rotated_digits"),
         (["resume", "nothing"], "is not a run"),
     ],

@@ -29,7 +29,7 @@ def test_what_runs_is_within_the_bounds(null_search, null_arm, tmp_path) -> None
         "pbt": Pbt(population=4, num_rounds=2),
     }
     arms = [null_arm(n, algorithm=a) for n, a in algorithms.items()]
-    search = null_search(*arms, null_arm("after", follows="random"), seeds=(0, 1))
+    search = null_search(*arms, null_arm("after", hypers_from="random"), seeds=(0, 1))
     executors.execute(search, folder=tmp_path, place=executors.Place("local", workers=1))
     ran = frames.trials(tmp_path / "journal.jsonl").groupby("arm")
     for arm, row in zip(search.arms, _estimate.plan_rows(search, None), strict=True):

@@ -109,7 +109,7 @@ def test_what_a_run_found_is_printed_in_every_form(
     (early,) = table(invoke(*asked, "--pairs", "one:two", "--at", "steps=1", "--csv"))
     (late,) = table(invoke(*asked, "--pairs", "one:two", "--csv"))
     assert early["one"] == late["one"] == "one"
-    assert "1 pass" in invoke(*asked, "--pairs", "one:two", "--at", "steps=1")
+    assert "1 step" in invoke(*asked, "--pairs", "one:two", "--at", "steps=1")
 
 
 def test_several_runs_are_ranked_drawn_and_written(folder: Path, run: tuneparts.Results) -> None:
@@ -173,7 +173,7 @@ def test_a_run_is_resumed_extended_and_stopped(folder: Path) -> None:
 
     decided = ("--until-decided", "one:two", "--within", "1000", "--at-most", "4")
     said = invoke("extend", name, *decided, "--metric", "val/loss", *here)
-    assert "3 replicates: val/loss of one - two" in said
+    assert "3 seeds: val/loss of one - two" in said
     assert "has nothing left to stop" in invoke("stop", name)
 
 

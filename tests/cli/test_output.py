@@ -56,7 +56,7 @@ def test_every_listing_is_also_json_and_csv(
 
 
 def test_one_form_at_a_time() -> None:
-    with pytest.raises(ConfigError, match="one form"):
+    with pytest.raises(ConfigError, match="--json, --csv"):
         invoke("methods", "--json", "--csv")
 
 
@@ -160,7 +160,7 @@ def test_a_new_search_runs_as_it_is(elsewhere: Path) -> None:
         load.load("mine", scale=scale)
     for name, why in (
         ("mine", "is there already"),
-        ("rotated_digits", "along"),
+        ("rotated_digits", "has a search of this name"),
         ("A b", "named by"),
     ):
         with pytest.raises(ConfigError, match=why):

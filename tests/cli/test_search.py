@@ -161,7 +161,7 @@ def test_a_search_that_found_nothing_ends_with_an_error(
         raise ValueError("broken for good")
 
     monkeypatch.setattr(NullLearner, "advance", fail)
-    message = "all 1 failed; broken/seed0/00000: ValueError: broken for good"
+    message = "1 of 1 trials failed; broken/seed0/00000: ValueError: broken for good"
     with pytest.raises(AllFailedError, match=message):
         verb.search("any", **ARGUMENTS)
     (page,) = results.glob("*/*/report/report.html")

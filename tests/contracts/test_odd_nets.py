@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import tuneparts as tp
 from tuneparts.core import seeding
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods import partitioned as partition
 from tuneparts.methods import pwfn, superweights
 
 
@@ -350,17 +350,19 @@ def test_shared_weights(odd):
 @CASES
 def test_partitioned(odd):
     net, (x, y) = _built(odd), _data()
+    settings = {name: value for name, value in SETTINGS.items() if name != "steps"}
+    estimator = tp.PartitionedClassifier(net, steps=SETTINGS["steps"], method=settings)
     start = copy.deepcopy(net.state_dict())
     if odd.cannot_partition:
         with pytest.raises(ConfigError, match=odd.cannot_partition):
-            partition.fit(net, x, y, **SETTINGS)
+            estimator.fit(x, y)
         assert all(torch.equal(v, net.state_dict()[k]) for k, v in start.items())
         return
-    ties = _ties(net)
-    found = partition.fit(net, x, y, **SETTINGS)
-    assert found.net is net
-    assert _ties(net) == ties
-    own = dict(net.named_parameters())
+    found = estimator.fit(x, y)
+    assert all(torch.equal(v, net.state_dict()[k]) for k, v in start.items())
+    assert _ties(found.net_) == _ties(net)
+    own = dict(found.net_.named_parameters())
     for name in _used(net):
         assert not torch.equal(own[name], start[name]), f"{name} did not train"
-    assert torch.allclose(found.predict(x), net.eval()(x), atol=1e-6)
+    expected = found.net_.eval()(x).double()[:, :3].softmax(1).detach().numpy()
+    assert found.predict_proba(x) == pytest.approx(expected, abs=1e-6)

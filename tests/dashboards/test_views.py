@@ -119,7 +119,7 @@ def test_a_search_from_its_first_reports_to_its_end(
     assert card.startswith("**")
     app = open_page("search")
     assert app.dataframe[0].value["trials finished"].tolist() == ["1/1", "2/2", "1/1", "1/1"]
-    assert "Hypers over steps" in words(app)
+    assert "Hyperparameters over steps" in words(app)
     parent = str(tracker.parent_run_id)
     assert f"report?run={parent}" in addresses(app)
     assert any(f"/runs/{parent}?workflowType=" in one for one in addresses(app))

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+import tuneparts as tp
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.data import _images as image_files
+from tuneparts.data import sets
 from tuneparts.data._variants import angles, resample
 from tuneparts.data.config import Data
 
@@ -125,3 +127,53 @@ def test_planning_imports_no_heavy_library():
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+PLANTED = {"num_inputs": 3}
+
+
+def toy() -> tuple[np.ndarray, np.ndarray]:
+    return np.arange(80.0).reshape(40, 2), np.arange(40) % 2
+
+
+def test_every_set_of_ours_has_a_class_that_an_editor_completes():
+    classes = {cls.model_fields["name"].default: cls for cls in Data.__subclasses__()}
+    assert classes.keys() == sets.REGISTRY.known.keys()
+    for cls in classes.values():
+        assert getattr(tp.data, cls.__name__) is cls
+        assert cls.__doc__ != Data.__doc__
+
+
+@pytest.mark.parametrize(
+    ("typed", "fields"),
+    [
+        (tp.data.Digits(rotated=True, num_val=300), {"rotated": True, "num_val": 300}),
+        (tp.data.Mnist(pool=2, seed=3), {"pool": 2, "seed": 3}),
+        (tp.data.Imagenet(image_size=64), {"image_size": 64}),
+        (tp.data.InputSelection(input_selection=PLANTED), {"input_selection": PLANTED}),
+        (tp.data.Stripes(target=tp.data.Classes()), {}),
+        (tp.data.Data(name=toy, target="binary"), {"target": tp.data.Binary()}),
+    ],
+    ids=lambda one: getattr(one, "name", ""),
+)
+def test_a_search_has_the_same_data_by_class_by_name_and_from_json(typed, fields):
+    arms = {"a": tp.Standard()}
+    searches = [
+        tp.Search(data=given, arms=arms)
+        for given in (typed, Data(name=typed.name, **fields), {"name": typed.name, **fields})
+    ]
+    searches.append(parse(tp.Search, searches[0].model_dump(mode="json")))
+    for search in searches:
+        assert search.data == typed
+        assert type(search.data) is type(typed)
+        assert search.digest == searches[0].digest
+
+
+@pytest.mark.parametrize("given", ["digits", Data(name="digits"), {"name": "digits"}])
+def test_a_set_may_be_given_by_its_name_alone(given):
+    assert tp.Search(data=given, arms={"a": tp.Standard()}).data == tp.data.Digits()
+
+
+def test_a_class_of_a_set_has_its_name_only():
+    with pytest.raises(ConfigError, match=r"`name` = 'mnist': should be 'digits'"):
+        parse(tp.data.Digits, {"name": "mnist"})

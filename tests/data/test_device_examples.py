@@ -15,7 +15,7 @@ from PIL import Image
 from tuneparts.core.errors import ConfigError, DataError
 from tuneparts.data.batches import Batches
 from tuneparts.data.config import Data
-from tuneparts.data.device_examples import SERVER, DeviceExamples, ReadAhead, kept_on_device
+from tuneparts.data.device_examples import SERVER, DeviceExamples, _ReadAhead, kept_on_device
 from tuneparts.data.task import Examples, StoredImages, Task, digest
 from tuneparts.methods.baselines.config import Standard
 from tuneparts.methods.partitioned.config import Partitioned
@@ -228,7 +228,7 @@ def _learner(config: Method, task: Task):
     "config",
     [
         Standard(**LearnerContract.short),
-        Partitioned(
+        Partitioned.published(
             **LearnerContract.short, hypers={"noise": {"std": 0.1}}, scheme="node", mixed=True
         ),
     ],
@@ -241,14 +241,14 @@ def test_what_is_read_ahead_is_what_is_asked_for(
     rows = history(_learner(config, _task(folder)))
     monkeypatch.setenv("TUNEPARTS_READERS", "2")
     taken = []
-    take = ReadAhead.take
+    take = _ReadAhead.take
 
     def watched(self, indices_B, stream, draw):
         following = self._loaders.get(id(stream))
         taken.append(following is not None and following.expects(indices_B))
         return take(self, indices_B, stream, draw)
 
-    monkeypatch.setattr(ReadAhead, "take", watched)
+    monkeypatch.setattr(_ReadAhead, "take", watched)
     before = torch.get_rng_state()
     assert history(_learner(config, _task(folder))) == rows
     assert torch.equal(torch.get_rng_state(), before)
@@ -267,7 +267,7 @@ def test_a_stream_that_jumps_is_followed_to_where_it_is(
 ) -> None:
     monkeypatch.setenv("TUNEPARTS_DECODE", "always")
     images = _task(folder).train.inputs
-    reader = ReadAhead(images, readers=1, is_pinned=False)
+    reader = _ReadAhead(images, readers=1, is_pinned=False)
     stream = Batches(len(images), 16, seed=0, replacement=False)
     state = stream.state_dict()
     for number in range(9):

@@ -37,7 +37,7 @@ def everything(null_search, null_arm) -> Search:
         null_arm("tpe", algorithm=Tpe(num_trials=4, window=2, num_startup=2)),
         null_arm("asha", algorithm=Asha(num_trials=9, min_steps=2, reduction=2)),
         null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)),
-        null_arm("again", follows="random"),
+        null_arm("again", hypers_from="random"),
     )
 
 

@@ -14,8 +14,10 @@ from tests.executors.test_local import facts
 from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import Data
 from tuneparts.executors import Place, execute, logs
+from tuneparts.executors._driver import Groups
 from tuneparts.executors._packed import PackExecution
-from tuneparts.executors.worker import TrialSetting, reports_of
+from tuneparts.executors.setting import TrialSetting
+from tuneparts.executors.worker import reports_of
 from tuneparts.hypers.config import Augmentation
 from tuneparts.methods.baselines.config import PosthocLaplace, Standard, ValidationSet
 from tuneparts.methods.partitioned import Partitioned
@@ -27,9 +29,9 @@ from tuneparts.search.arm import Arm
 from tuneparts.search.check import check
 from tuneparts.search.checkpoints import CheckpointStore
 from tuneparts.search.events import TrialId
-from tuneparts.search.groups import Group, Groups
 from tuneparts.search.journal import Journal, records
 from tuneparts.search.plan import Plan
+from tuneparts.search.segment import Group
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.search.spec import Scale, Search
 from tuneparts.search.storage import Folder
@@ -242,7 +244,7 @@ def test_after_a_pack_hung_its_trials_train_by_themselves(tmp_path: Path) -> Non
 
 
 def test_the_selected_trial_of_a_packed_run_becomes_a_model(tmp_path: Path) -> None:
-    from tuneparts.executors.worker import restore_learner
+    from tuneparts.executors.setting import restore_learner
     from tuneparts.search.journal import Journal
     from tuneparts.search.plan import Plan
 
@@ -289,7 +291,7 @@ def test_trials_that_meet_others_have_the_same_journal(tmp_path: Path) -> None:
 @pytest.mark.parametrize("config", [Pwfn(), PosthocLaplace(), ValidationSet(), Partitioned()])
 def test_other_methods_are_refused_by_name(config: Method) -> None:
     method = config.model_dump()["method"]
-    with pytest.raises(ValueError, match=rf"`packed` = 4 of `alone`.*`{method}`; leave it out"):
+    with pytest.raises(ValueError, match=rf"packed = 4: .*`{method}`; leave it out"):
         Arm(name="alone", config=config, packed=4)
 
 
@@ -302,10 +304,12 @@ def test_a_net_that_cannot_be_packed_is_refused_before_anything_runs() -> None:
 
 def test_a_pack_has_no_runtime_of_its_own_or_of_the_search() -> None:
     tree = search().model_dump(mode="json")
-    with pytest.raises(ValueError, match="`random` has a `runtime`"):
+    tree["arms"][0]["config"].pop("runtime")
+    said = r"arms\['random'\].packed: has a `runtime`"
+    with pytest.raises(ValueError, match=said):
         Search.model_validate({**tree, "runtime": Runtime(precision="bf16")})
     tree["arms"][0]["config"]["runtime"] = {"precision": "bf16"}
-    with pytest.raises(ValueError, match="`random` has a `runtime`"):
+    with pytest.raises(ValueError, match=said):
         Search.model_validate(tree)
 
 

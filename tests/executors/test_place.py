@@ -154,7 +154,7 @@ def test_bundles_of_a_trial_may_lie_apart_but_must_fit_together() -> None:
 def test_a_replicate_asks_for_some_more_than_its_share_of_the_room(null_search, null_arm) -> None:
     search = null_search(
         null_arm("tpe", algorithm=Tpe(num_trials=40)),
-        null_arm("free", algorithm=Optuna(num_trials=40, timing="free")),
+        null_arm("free", algorithm=Optuna(num_trials=40, timing="asynchronous")),
         null_arm("wide", algorithm=Tpe(num_trials=40), resources=Resources(cpus=4)),
         null_arm("few", algorithm=Tpe(num_trials=40), at_once=3),
         null_arm("given", algorithm=Tpe(num_trials=40, window=5)),

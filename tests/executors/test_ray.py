@@ -16,15 +16,15 @@ from tests.harness.scene import Cluster, python_path
 from tuneparts.core.errors import StorageError, WorkerError
 from tuneparts.executors import Place, execute
 from tuneparts.executors import _driver as driver
-from tuneparts.executors._driver import Job
+from tuneparts.executors._driver import Groups, Job
 from tuneparts.executors.ray import cluster, tasks
 from tuneparts.executors.worker import Report
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.arm import Resources
 from tuneparts.search.events import TrialId
-from tuneparts.search.groups import Group, Groups
 from tuneparts.search.journal import Journal
 from tuneparts.search.plan import Plan
+from tuneparts.search.segment import Group
 
 pytestmark = pytest.mark.ray
 ONE = [{"CPU": 1.0}]

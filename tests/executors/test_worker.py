@@ -11,20 +11,14 @@ from tests.harness.faulty import FaultyConfig
 from tuneparts.core.errors import DataMissingError, StorageError
 from tuneparts.data.task import Task
 from tuneparts.executors import logs
-from tuneparts.executors.worker import (
-    Report,
-    TrialSetting,
-    _is_disk_full,
-    _is_transient,
-    _SegmentExecution,
-    restore_learner,
-)
+from tuneparts.executors.setting import TrialSetting, restore_learner
+from tuneparts.executors.worker import Report, _SegmentExecution
 from tuneparts.search.checkpoints import CheckpointStore
 from tuneparts.search.events import TrialId
 from tuneparts.search.journal import Journal
 from tuneparts.search.plan import Plan
 from tuneparts.search.segment import Segment
-from tuneparts.search.storage import Folder
+from tuneparts.search.storage import Folder, is_disk_full, is_transient
 
 TRIAL = TrialId("arm", 0, 0)
 
@@ -137,10 +131,10 @@ def test_a_full_disk_is_told_apart(setting, monkeypatch) -> None:
 
 
 def test_full_is_told_from_other_troubles() -> None:
-    assert _is_disk_full(OSError(errno.ENOSPC, "No space left on device"))
-    assert _is_disk_full(OSError("Error writing bytes. Detail: [errno 28] No space left on device"))
-    assert _is_disk_full(OSError(errno.EDQUOT, "Disk quota exceeded"))
-    assert not _is_disk_full(OSError(errno.EIO, "broken"))
+    assert is_disk_full(OSError(errno.ENOSPC, "No space left on device"))
+    assert is_disk_full(OSError("Error writing bytes. Detail: [errno 28] No space left on device"))
+    assert is_disk_full(OSError(errno.EDQUOT, "Disk quota exceeded"))
+    assert not is_disk_full(OSError(errno.EIO, "broken"))
 
 
 def test_what_did_not_answer_is_told_from_what_will_not_change() -> None:
@@ -148,9 +142,9 @@ def test_what_did_not_answer_is_told_from_what_will_not_change() -> None:
     caused.__cause__ = TimeoutError()
     service = type("ServiceError", (Exception,), {"__module__": "botocore.exceptions"})
     away = [ConnectionError(), TimeoutError(), caused, service(), StorageError("x")]
-    assert all(_is_transient(error) for error in away)
+    assert all(is_transient(error) for error in away)
     final = [ValueError(), MemoryError(), DataMissingError("none"), RuntimeError(), None]
-    assert not any(_is_transient(error) for error in final)
+    assert not any(is_transient(error) for error in final)
 
 
 def test_a_process_in_which_something_unexpected_was_raised_is_left(setting) -> None:

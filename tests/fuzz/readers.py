@@ -63,7 +63,11 @@ def good_search() -> Search:
                 algorithm=Pbt(population=4, num_rounds=2),
                 space={"x": Choice(options=(0.1, 0.2))},
             ),
-            Arm(name="e", config=null, follows="b", resources={"gpus": 0.5, "custom": {"x": 1}}),
+            Arm(
+                name="e",
+                config=null.replaced({"hypers_from": "b"}),
+                resources={"gpus": 0.5, "custom": {"x": 1}},
+            ),
         ),
     )
 

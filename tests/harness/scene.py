@@ -85,7 +85,7 @@ def search(scale: Scale) -> Search:
             Arm(name="random", config=null, algorithm=RandomSearch(num_trials=4), space=space),
             Arm(name="asha", config=null, algorithm=asha, space=space),
             Arm(name="pbt", config=null, algorithm=Pbt(population=4, num_rounds=2), space=space),
-            Arm(name="again", config=null, follows="random"),
+            Arm(name="again", config=null.replaced({"hypers_from": "random"})),
         ),
     )
 '''

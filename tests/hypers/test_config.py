@@ -7,8 +7,22 @@ from torch.nn import functional
 
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, UnknownNameError
-from tuneparts.hypers import Affine, BentonAffine, Hypers, SchwoebelAffine, Theta
+from tuneparts.hypers import (
+    Affine,
+    BentonAffine,
+    Colour,
+    Dropout,
+    Flip,
+    Hyper,
+    Hypers,
+    Mask,
+    Noise,
+    SchwoebelAffine,
+    Temperature,
+    Theta,
+)
 from tuneparts.hypers.config import OUTSIDE_LIKELIHOOD
+from tuneparts.methods.baselines.config import Standard
 
 
 def test_all_parts_are_absent_by_default():
@@ -35,7 +49,7 @@ def test_the_affine_kind_is_named_or_lila(given, kind):
 
 
 def test_an_unknown_affine_kind_names_the_known():
-    with pytest.raises(ConfigError, match="expected tags: 'lila', 'benton', 'schwoebel'"):
+    with pytest.raises(ConfigError, match=r"`affine\.kind` = 'stn': must be one of 'lila'"):
         parse(Hypers, {"affine": {"kind": "stn"}})
 
 
@@ -49,6 +63,53 @@ def test_survives_json():
         affine=SchwoebelAffine(), mask={"keep": (0.1, 0.9)}, dropout={"rate": 0.3}, noise=0.1
     )
     assert Hypers.model_validate_json(config.model_dump_json()) == config
+
+
+class PriorShift(Hyper):
+    def on_outputs(self, logits, now):
+        return logits
+
+
+@pytest.mark.parametrize(
+    ("given", "names", "samples"),
+    [
+        (Affine(), ["affine"], 4),
+        ([SchwoebelAffine(), Temperature(value=2.0)], ["affine", "temperature"], 4),
+        ((Colour(), Noise(), Mask(keep=(0.5,))), ["colour", "noise", "mask"], 4),
+        (Dropout(), ["dropout"], 4),
+        (Temperature(), ["temperature"], 1),
+        (PriorShift(), ["prior_shift"], 1),
+        ([PriorShift(), Flip()], ["prior_shift", "flip"], 4),
+        ([], [], 1),
+    ],
+)
+def test_hypers_may_be_given_alone_or_in_a_list(given, names, samples):
+    """Under their usual names; predictions are averaged over 4 samples where some are random."""
+    hypers = Standard(hypers=given).hypers
+    assert sorted(hypers.parts) == sorted(names)
+    assert hypers.samples == samples
+    assert hypers.eval_samples == (4 if samples == 4 else None)
+    one_by_one = given if isinstance(given, list | tuple) else [given]
+    assert hypers == Hypers(
+        **dict(zip(names, one_by_one, strict=True)),
+        **({"samples": 4, "eval_samples": 4} if samples == 4 else {}),
+    )
+    assert Hypers.model_validate_json(hypers.model_dump_json()) == hypers
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([Noise(), Noise(std=0.2)], "^hypers: `noise` is there twice"),
+        ([Affine(), BentonAffine()], "`affine` is there twice"),
+        ([PriorShift(), PriorShift()], r"`prior_shift` is there twice: use `Hypers\(a=\.\.\., b"),
+        ([Affine], "class.*Affine'>: no hyperparameter. Write it as"),
+        ([3], "3: no hyperparameter"),
+    ],
+)
+def test_a_list_that_cannot_be_meant_is_refused(given, message):
+    with pytest.raises(ConfigError, match=message):
+        parse(Standard, {"hypers": given})
 
 
 def test_images_only_parts_refuse_vectors():
@@ -127,16 +188,16 @@ def test_schwoebel_ends_are_set_one_by_one():
 
 
 def test_names_of_another_parametrisation_are_refused():
-    with pytest.raises(UnknownNameError, match="hyper of Affine"):
+    with pytest.raises(UnknownNameError, match="hyperparameter of Affine"):
         Hypers(affine=Affine()).at({"stretch": 0.1})
-    with pytest.raises(UnknownNameError, match="hyper of BentonAffine"):
+    with pytest.raises(UnknownNameError, match="hyperparameter of BentonAffine"):
         Hypers(affine=BentonAffine()).at({"scale_x": 0.1})
 
 
 def test_unknown_names_are_refused_with_the_nearest():
     with pytest.raises(UnknownNameError, match="Did you mean `rotation`"):
         Hypers().at({"rotations": 1.0})
-    with pytest.raises(UnknownNameError, match="not a known hyper"):
+    with pytest.raises(UnknownNameError, match="not a known hyperparameter"):
         Hypers().at({"dropout.first": 0.1})
 
 
@@ -168,7 +229,7 @@ def test_values_out_of_range_are_refused():
 
 @pytest.mark.parametrize("name", sorted(OUTSIDE_LIKELIHOOD))
 def test_hyperparameters_outside_the_likelihood_are_refused_with_the_reason(name):
-    with pytest.raises(ConfigError, match=f"`{name}` cannot be learnt as a hyper.*exactly zero"):
+    with pytest.raises(ConfigError, match=f"`{name}` cannot be learnt here: .*exactly zero"):
         parse(Hypers, {name: 0.1})
     with pytest.raises(ConfigError, match=f"`{name}` cannot be learnt"):
         Hypers().at({name: 0.1})

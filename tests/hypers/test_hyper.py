@@ -96,7 +96,7 @@ class DeniedOutputs(Offsets):
 @pytest.mark.parametrize(
     ("broken", "law"),
     [
-        (Silent, "Silent overrides none: a hyper overrides one of"),
+        (Silent, "Silent overrides none: a subclass overrides one of"),
         (Twofold, "Twofold overrides `on_inputs` and `on_outputs`"),
         (RandomOutputs, "RandomOutputs is random and acts on outputs"),
         (DeniedOutputs, "DeniedOutputs.in_likelihood = False: what acts on outputs enters"),

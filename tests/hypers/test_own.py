@@ -25,7 +25,6 @@ from tuneparts.methods.baselines.config import (
 )
 from tuneparts.methods.federated.config import FedAvg, Federated
 from tuneparts.methods.partitioned import Partitioned
-from tuneparts.methods.partitioned.config import ReleasedConfig
 from tuneparts.training.learner import Context
 
 NET = {"name": "mlp", "widths": (8,)}
@@ -158,12 +157,12 @@ class TestConfig:
             ({"smoothing": 0.1}, "`smoothing` is not a field of Hypers.* with a `kind`"),
             ({"smoothing": {"rate": 0.1}}, "in JSON its fields with a `kind`"),
             ({"temperatur": 2.0}, "Did you mean `temperature`"),
-            ({"label_smoothing": 0.1}, "`label_smoothing` cannot be learnt as a hyper"),
+            ({"label_smoothing": 0.1}, "`label_smoothing` cannot be learnt here: "),
             ({"s": {"kind": "label_smothing"}}, "Did you mean `label_smoothing`"),
             ({"s": {"kind": "torch.nn:Linear"}}, "not a subclass of Hyper"),
             ({"s": {"kind": "nowhere.to_be:Found"}}, "cannot"),
             ({"s": {"kind": "label_smoothing", "rat": 0.1}}, "Did you mean `rate`"),
-            ({"s": LabelSmoothing(), "frozen": ("t",)}, "the hypers here are s"),
+            ({"s": LabelSmoothing(), "frozen": ("t",)}, "`t`, which is not among: s"),
         ],
     )
     def test_bad_input_is_a_sentence(self, values: dict[str, Any], law: str) -> None:
@@ -183,7 +182,7 @@ class TestConfig:
         assert at == Hypers(
             prior=Prior(offset=(1.0, -1.0)), smoothing=LabelSmoothing(rate=0.3), noise=0.2
         )
-        with pytest.raises(UnknownNameError, match="not a known hyper"):
+        with pytest.raises(UnknownNameError, match="not a known hyperparameter"):
             Hypers().at({"smoothing": 0.3})
         assert Hypers().joined(config).at({"smoothing": 0.3}).parts["smoothing"].rate == 0.3
 
@@ -249,14 +248,14 @@ class TestLearning:
     @pytest.mark.parametrize(
         "config",
         [
-            Partitioned(),
-            ReleasedConfig(),
+            Partitioned.published(),
+            Partitioned(parameter_proportions="as_data"),
             ValidationSet(),
             Federated(),
             Laplace(),
             Augerino(),
         ],
-        ids=lambda config: config.method,
+        ids=lambda config: f"{config.method}-{getattr(config, 'scheme', '')}",
     )
     def test_methods_learn_what_is_in_the_likelihood_and_refuse_the_rest(
         self, config: Any, context: Context

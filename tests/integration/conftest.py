@@ -46,7 +46,7 @@ def search(scale: Scale) -> Search:
             Arm(name="tpe", config=null, algorithm=tpe, space=space),
             Arm(name="asha", config=null, algorithm=asha, space=space),
             Arm(name="pbt", config=null, algorithm=Pbt(population=4, num_rounds=2), space=space),
-            Arm(name="again", config=null, follows="random"),
+            Arm(name="again", config=null.replaced({{"hypers_from": "random"}})),
         ),
     )
 '''

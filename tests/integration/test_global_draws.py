@@ -14,7 +14,7 @@ from torch import nn
 from tuneparts.core import schema
 from tuneparts.data.task import NO_DATA
 from tuneparts.executors import Place, _local, execute
-from tuneparts.executors.worker import TrialSetting
+from tuneparts.executors.setting import TrialSetting
 from tuneparts.methods.objective import Objective
 from tuneparts.results import verifying
 from tuneparts.search import runs

@@ -33,5 +33,5 @@ def test_workers_get_the_code_also_where_they_do_not_see_its_folder(
     monkeypatch.setattr(code, "keep", kept_elsewhere)
     execute(search, folder=tmp_path / "ray", place=Place("ray"))
     found = scores(tmp_path / "ray")
-    assert [len(values) for values in found.values()] == [4, 4, 4]
+    assert [len(values) for values in found.values()] == [10, 10, 10]
     assert found == scores(tmp_path / "here")

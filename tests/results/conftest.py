@@ -30,9 +30,9 @@ def make_metadata(**changes) -> RunCard:
                 "standard",
                 1,
                 SEEDS,
-                follows="partitioned",
+                source="partitioned",
                 steps=STEPS,
-                budget_note="runs after its leader, so its whole bill is twice a trial",
+                budget_note="runs after its source arm, so its total cost is that of two trials",
             ),
         ),
         "digest": "3f9c1a7be2d04455",
@@ -70,7 +70,7 @@ def make_frames() -> tuple[pd.DataFrame, pd.DataFrame]:
                     "index": index,
                     "status": "FAILED" if fails else "FINISHED",
                     "outcome": "failed" if fails else "finished",
-                    "error": "loss was nan at pass 160; lower the learning rate" if fails else "",
+                    "error": "loss was nan at step 160; lower the learning rate" if fails else "",
                     "param.optimiser.lr": 0.001,
                 }
                 for step in range(INTERVAL, (160 if fails else STEPS) + 1, INTERVAL):

@@ -34,21 +34,21 @@ A, B = {0: 0.9, 1: 0.92, 2: 0.91}, {0: 0.8, 1: 0.81, 2: 0.82}
             ],
             ["failed"],
         ),
-        ({"a": {0: 0.9}, "b": {0: 0.1}}, ["one replicate says nothing"], ["±"]),
+        ({"a": {0: 0.9}, "b": {0: 0.1}}, ["1 seed is too few for an interval"], ["±"]),
         (
             {"a": {0: 0.9, 1: 0.92}, "b": {0: 0.1, 1: 0.12}},
-            ["two replicates say nothing."],
-            ["interval"],
+            ["2 seeds are too few for an interval."],
+            ["95 %"],
         ),
         ({"a": {0: 0.9, 1: 0.91, 5: 0.9}, "b": {2: 0.1, 3: 0.12, 4: 0.11}}, ["Welch"], []),
         (
             {"a": A, "b": B, "c": {0: 0.99, 1: 0.4, 2: 0.7}},
-            ["is ahead of b", "it cannot be told apart from c"],
+            ["is ahead of b", "its comparison with c is inconclusive"],
             [],
         ),
         (
             {"a": A, "b": B, "c": {0: 0.1}},
-            ["is ahead of b", "too few replicates of c allow no comparison"],
+            ["is ahead of b", "c: too few seeds for an interval"],
             [],
         ),
         (  # no interval leaves what the metric can be
@@ -81,8 +81,8 @@ def test_an_interval_with_zero_claims_nothing(answered):
             "d": {0: 0.1, 1: 0.11, 2: 0.12},
         }
     )
-    assert "cannot be told apart from b" in text
-    assert "(nor from c" in text
+    assert "but its comparison with b, 0.7900 " in text
+    assert " is inconclusive (also with c" in text
     assert "ahead" not in text
 
 
@@ -91,7 +91,7 @@ def test_more_arms_make_a_claim_harder(answered):
     assert "is ahead of b" in answered({"a": a, "b": b})
     far = {f"c{i}": {0: 0.1, 1: 0.2, 2: 0.15} for i in range(8)}
     text = answered({"a": a, "b": b, **far})
-    assert "cannot be told apart from b" in text
+    assert "its comparison with b, 0.8900 " in text
     assert "95 % interval (jointly over 9 comparisons)" in text
 
 
@@ -115,7 +115,7 @@ def test_running_trials_are_said(trials, steps, metadata):
     assert "3 not finished" in RunData(metadata, trials, steps).answer
 
 
-def test_cost_includes_the_leader(trials, steps, metadata):
+def test_cost_includes_the_source_arm(trials, steps, metadata):
     short = replace(metadata, arms=(metadata.arms[0], *metadata.arms[2:]))
     text = RunData(short, trials[trials["arm"] != "random"], steps).answer
     assert text.startswith("retrained has the highest")
@@ -125,7 +125,7 @@ def test_cost_includes_the_leader(trials, steps, metadata):
 @pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
 def test_equal_arms_are_never_a_win(answered, order):
     text = answered({name: {0: 0.5, 1: 0.6, 2: 0.7} for name in order})
-    assert f"cannot be told apart from {order[1]}" in text
+    assert f"its comparison with {order[1]}, 0.6000 " in text
 
 
 THREE = {"a": A, "b": B}
@@ -142,30 +142,30 @@ def test_the_first_sentence_is_the_contrast_and_the_second_the_best_arm(scored) 
     text = declared(data, compare=("b", "a"), references=("none", "oracle")).answer
     first, second = text.split(". ", 1)
     assert first.startswith("test accuracy of b - a is -0.1000 (95 % interval -0.1248 to -0.0752")
-    assert "paired over 3 replicates): b is worse than a" in first
+    assert "paired over 3 seeds): b is worse than a" in first
     assert "for reference: none 0.5100, oracle 0.9800" in first
     assert second.startswith("a has the highest")  # a reference does not compete
     assert "oracle" not in second
 
 
-def test_the_difference_of_the_best_pair_is_told_once(scored) -> None:
+def test_the_difference_of_the_best_pair_is_said_once(scored) -> None:
     data = scored({**THREE, "c": {0: 0.91, 1: 0.7, 2: 0.5}, "none": {0: 0.5, 1: 0.52, 2: 0.51}})
     told = declared(data, compare=("a", "b"), references=("none",)).answer
     assert told.count("interval") == told.count("0.1000") == 1
     assert told.split(". ")[1].startswith("a has the highest mean test accuracy, 0.9100 ")
     assert ", before b, 0.8100 " in told
-    assert told.endswith("; it cannot be told apart from c.")
+    assert told.endswith("; its comparison with c is inconclusive.")
     other = declared(data, compare=("b", "c"), references=("none",)).answer
     assert "a has the highest" in other
     assert other.count("interval") == 2  # of another pair
 
 
-def test_two_replicates_of_a_contrast_say_nothing(scored) -> None:
+def test_two_seeds_of_a_contrast_are_too_few(scored) -> None:
     data = scored({"a": {0: 0.9, 1: 0.92}, "b": {0: 0.1, 1: 0.12}})
     text = declared(data, compare=("a", "b")).answer
-    assert "two replicates say nothing" in text.split(". ")[0]
-    assert text.count("nothing") == 1
-    assert "interval" not in text
+    assert "2 seeds are too few for an interval" in text.split(". ")[0]
+    assert text.count("too few") == 1
+    assert "95 %" not in text
 
 
 def test_equivalence_is_said_where_it_is_shown(scored) -> None:
@@ -202,10 +202,13 @@ def test_without_scores_of_both_arms_there_is_no_contrast(scored) -> None:
 def test_the_page_has_the_verdicts(trials, steps, metadata) -> None:
     data = RunData(replace(metadata, compare=("partitioned", "random")), trials, steps)
     headings = [table.heading for table in data.comparisons]
-    assert headings == ["The comparison that answers the question", "All other arms beside random"]
+    assert headings == [
+        "The comparison that answers the question",
+        "All other arms compared with random",
+    ]
     assert "The comparison that answers the question" in _page(data, {})
     bare = RunData(metadata, trials, steps).comparisons
-    assert [table.heading for table in bare] == ["All arms beside random"]
+    assert [table.heading for table in bare] == ["All arms compared with random"]
 
 
 def test_a_contrast_names_arms_and_leaves_the_digest_alone() -> None:
@@ -214,7 +217,7 @@ def test_a_contrast_names_arms_and_leaves_the_digest_alone() -> None:
     plain = search.replaced({"compare": (), "answer": "difference"})
     assert plain.digest == search.digest
     assert load.load("rotated_digits", scale="smoke", arms=["none"]).compare == ()
-    with pytest.raises(ValidationError, match="names two arms"):
+    with pytest.raises(ValidationError, match="name two arms"):
         type(search).model_validate({**search.model_dump(), "compare": ("partitioned", "gone")})
     with pytest.raises(ValidationError, match="set `compare`"):
         type(search).model_validate({**search.model_dump(), "compare": ()})

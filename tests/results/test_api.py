@@ -23,6 +23,7 @@ from tuneparts.results.running import tracking_card
 from tuneparts.search import load as search_files
 from tuneparts.search import runs
 from tuneparts.search.algorithms.base import RandomSearch
+from tuneparts.search.arm import at
 from tuneparts.search.card import RunCard
 from tuneparts.search.journal import records
 
@@ -53,38 +54,58 @@ def test_frames_and_table_have_every_arm(results: tuneparts.Results) -> None:
     assert "test accuracy" in results.answer
 
 
-def test_arms_are_compared_over_their_replicates(results: tuneparts.Results) -> None:
-    found = results.compare(against="none", within=0.5)
+def test_arms_are_compared_over_their_seeds(results: tuneparts.Results) -> None:
+    found = results.comparisons_of(against="none", within=0.5)
     assert [(one.one, one.other) for one in found] == [
         ("none", arm.name) for arm in results.search.arms if arm.name != "none"
     ]
-    assert all(one.verdict == "two replicates say nothing" for one in found)
+    assert all(one.verdict == "2 seeds are too few for an interval" for one in found)
     assert all(one.is_paired for one in found)
-    (own,) = results.compare()
+    own = results.compare()
     assert (own.one, own.other) == results.search.compare
+    pair = results.compare("none", "random")
+    assert pair == results.comparisons_of([("none", "random")])[0]
+    assert str(pair).startswith("test accuracy of none - random is ")
+    assert str(pair) in pair._repr_html_()
+    with pytest.raises(ConfigError, match="Name two arms"):
+        results.compare("none")
 
 
-def test_the_best_of_an_arm_is_its_selected_trial_seed_by_seed(results: tuneparts.Results) -> None:
-    best = results.best("random")
+def test_the_best_of_an_arm_is_its_selected_trial_of_a_seed(results: tuneparts.Results) -> None:
     for seed in (0, 1):
+        best = results.best("random", seed)
         own = results.trials[(results.trials["arm"] == "random") & (results.trials["seed"] == seed)]
-        assert best.loc[seed, "val/accuracy"] == own["val/accuracy"].max()
+        assert (best.metric, best.score) == ("val/accuracy", own["val/accuracy"].max())
+        config = best.config
+        assert isinstance(config, tuneparts.Standard)
+        assert best.params == {
+            path: at(config.model_dump(), path) for path in results.search.arm("random").space
+        }
+        assert best.params
+        shown = best._repr_html_().replace("<wbr>", "")
+        assert all(word in shown for word in ("random", *best.params))
+    assert results.best() == results.best("random", 0)  # the only arm that searches
     with pytest.raises(UnknownNameError, match="nothing"):
         results.best("nothing")
 
 
 def test_a_net_gives_the_scores_of_its_trial(results: tuneparts.Results) -> None:
     test = results.search.load_data(draw=1).test
-    right = results.net("none", seed=1)(torch.from_numpy(np.array(test.inputs))).argmax(1).numpy()
+    best = results.best("none", seed=1)
+    right = best.net()(torch.from_numpy(np.array(test.inputs))).argmax(1).numpy()
     assert (right == test.labels).mean() == pytest.approx(
-        results.best("none").loc[1, "test/accuracy"], abs=1e-12
+        results.trials.set_index("trial").loc[str(best.trial), "test/accuracy"], abs=1e-12
     )
 
 
 def test_figures_and_the_report(results: tuneparts.Results) -> None:
-    assert results.figure("accuracy").data
+    assert results.plot("accuracy").data
+    assert results.plot() == results.plot("scores:test/accuracy")
     with pytest.raises(DataMissingError, match="cannot be drawn"):
-        results.figure("communication")
+        results.plot("communication")
+    html = results._repr_html_()
+    assert results.answer.split()[0] in html
+    assert "<table" in html
     report = results.report()
     assert report.name == "report.html"
     assert report.is_file()
@@ -97,6 +118,10 @@ def test_a_finished_run_is_loaded_and_resumed_without_running_again(
     journal = results.run.folder / "journal.jsonl"
     before = journal.read_bytes()
     assert tuneparts.load("rotated_digits").answer == results.answer
+    assert tuneparts.load(results.run.folder).answer == results.answer
+    (row,) = tuneparts.runs().to_dict("records")
+    assert (row["name"], row["status"], row["open"]) == (results.name, "finished", 0)
+    assert row["done"] == len(results.trials)
     assert tuneparts.resume(workers=1, console=Console(quiet=True)).answer == results.answer
     assert journal.read_bytes() == before
 
@@ -122,7 +147,8 @@ def test_ctrl_c_leaves_a_run_that_can_be_continued(
     found = tuneparts.resume(made.name, workers=1, console=quiet)
     (trial,) = records(found.run.folder / "journal.jsonl").values()
     assert trial.end is not None
-    assert found.trials["test/accuracy"].tolist() == [results.best("none").loc[0, "test/accuracy"]]
+    first = results.trials[results.trials["trial"] == "none/seed0/00000"]
+    assert found.trials["test/accuracy"].tolist() == first["test/accuracy"].tolist()
 
 
 def test_a_search_object_is_run_as_it_is(results: tuneparts.Results) -> None:

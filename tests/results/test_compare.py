@@ -76,7 +76,7 @@ def test_where_less_is_better_the_smaller_one_is_better():
 def test_no_difference_found_is_not_equivalence():
     data = selected(draws(1, num=3, a=0.9, b=0.9))
     found = one(compared(data, [("a", "b")], within=0.001))
-    assert found.verdict == "cannot tell"
+    assert found.verdict == "inconclusive"
     wide = one(compared(data, [("a", "b")], within=0.2))
     assert wide.verdict == "equivalent within 0.2"
 
@@ -88,10 +88,10 @@ def test_a_small_difference_can_be_shown_and_shown_to_be_small():
     assert found.verdict == "better, by less than 0.01"
 
 
-def test_two_replicates_say_nothing():
+def test_two_seeds_are_too_few():
     data = selected({"a": [0.9, 0.91], "b": [0.1, 0.11]})
     found = one(compared(data, [("a", "b")], within=0.5))
-    assert found.verdict == "two replicates say nothing"
+    assert found.verdict == "2 seeds are too few for an interval"
     assert found.interval is None
     assert math.isnan(found.p_value)
     assert math.isnan(found.effect)

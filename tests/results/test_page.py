@@ -88,9 +88,9 @@ def test_says_what_a_reader_needs(text, metadata):
     words = " ".join(Tags(bare(text)).words).replace("\N{NO-BREAK SPACE}", " ")
     for part in (
         metadata.question,
-        "cannot be told apart",
+        "is inconclusive",
         "22/24 (1 failed, 1 missing)",
-        "loss was nan at pass 160",
+        "loss was nan at step 160",
         "random/seed1/00003",
         metadata.notes,
         metadata.command,
@@ -124,7 +124,7 @@ def test_what_the_arms_are_and_where_it_ran_stand_on_the_page(frames, metadata):
     told = replace(metadata, arms=tuple(arms), facts=facts)
     text = pages._page(RunData(told, *frames), {})
     words = " ".join(Tags(bare(text)).words).replace("\N{NO-BREAK SPACE}", " ")
-    for part in ("About random.", "rotation (rad): 0 to 3.14", "trials per replicate", "digits"):
+    for part in ("About random.", "rotation (rad): 0 to 3.14", "trials per seed", "digits"):
         assert part in words
     assert "8 cores &lt;b&gt;" in text
 
@@ -146,7 +146,7 @@ def test_the_words_of_the_project_are_explained(text):
         assert f"{word} {start}" in words
     assert "<code>smoke</code>" in text
     tips = {attrs["title"] for tag, attrs in tags.tags if tag == "th" and "title" in attrs}
-    assert {GLOSSARY["arm"], GLOSSARY["step"], GLOSSARY["replicate"]} < tips
+    assert {GLOSSARY["arm"], GLOSSARY["step"], GLOSSARY["seed"]} < tips
     assert "not an epoch" in text.partition("<h2>Scores and costs</h2>")[2]
 
 

@@ -71,7 +71,7 @@ def test_what_we_released_is_small_and_names_no_place(folder: Path) -> None:
         assert not re.search(r"/(home|root|work|tmp|Users)/", file.read_text("utf-8")), file
     found = tuneparts.load(str(folder))
     assert found.answer
-    assert found.figure("scores").data
+    assert found.plot("scores").data
 
 
 def test_the_documents_quote_the_quickstart_as_it_was_released() -> None:
@@ -82,7 +82,7 @@ def test_the_documents_quote_the_quickstart_as_it_was_released() -> None:
         score = f"{row['test/accuracy']:.3f} ± {row['test/accuracy:se']:.3f}"
         assert score in page
         assert score in readme
-    (verdict,) = found.compare()
+    verdict = found.compare()
     assert verdict.interval is not None
     for number in (verdict.difference, verdict.interval.low, verdict.interval.high):
         assert f"{number:.3f}" in page
@@ -112,7 +112,7 @@ def test_it_is_reported_without_the_run(
     assert page == settings.current().results_dir / "published" / "null" / "report" / "report.html"
     assert "The comparison that answers the question" in page.read_text(encoding="utf-8")
     with pytest.raises(DataMissingError, match="results only"):
-        published.net("one")
+        published.best("one").net()
 
 
 def test_where_it_comes_from_is_beside_it(published: tuneparts.Results, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_damaged_files_are_refused(published: tuneparts.Results, tmp_path: Path)
     assert not _is_published(tmp_path)
 
 
-def test_only_two_arms_get_more_replicates(results: tuneparts.Results) -> None:
+def test_only_two_arms_get_more_seeds(results: tuneparts.Results) -> None:
     search = results.search
     arms = (*search.arms, Arm(name="more", config=NullConfig(steps=8, interval=2)))
     wider = search.replaced({"arms": [arm.model_dump() for arm in arms]})
@@ -175,8 +175,8 @@ def test_only_two_arms_get_more_replicates(results: tuneparts.Results) -> None:
         "more": (0, 1, 2),
     }
     assert news == (
-        "random has more seeds of its own: 3",
-        "one has more seeds of its own: 3",
+        "random has more seeds: 3",
+        "one has more seeds: 3",
     )
 
 
@@ -261,7 +261,7 @@ def test_two_folders_of_one_name_are_not_taken_for_one(tmp_path: Path) -> None:
     source = ROOT / "docs" / "results" / "rotated_digits"
     shutil.copytree(source, tmp_path / "rotated_digits")
     names = ["ranks", str(source), str(tmp_path / "rotated_digits")]
-    with pytest.raises(ConfigError, match="names of their own"):
+    with pytest.raises(ConfigError, match="have the same name"):
         CliRunner().invoke(app, names, catch_exceptions=False)
 
 

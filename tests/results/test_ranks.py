@@ -7,7 +7,7 @@ import pytest
 
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.results.page import benchmark_page
-from tuneparts.results.ranks import Benchmark, _interquartile_mean, collect, table
+from tuneparts.results.ranks import _Benchmark, _interquartile_mean, collect, table
 from tuneparts.results.rendering import to_markdown
 
 METRIC = "test/accuracy"
@@ -22,11 +22,11 @@ def run_data(scored):
     return make
 
 
-def of(*scores: list[list[float]], larger: bool = True, **fields: Any) -> Benchmark:
+def of(*scores: list[list[float]], larger: bool = True, **fields: Any) -> _Benchmark:
     arrays = tuple(np.array(one) for one in scores)
     names = tuple("abcdefghij"[: arrays[0].shape[1]])
     tasks = {f"t{i}": array for i, array in enumerate(arrays)}
-    return Benchmark(METRIC, names, tasks, larger_is_better=larger, **fields)
+    return _Benchmark(METRIC, names, tasks, larger_is_better=larger, **fields)
 
 
 def test_ranks_by_hand() -> None:
@@ -68,7 +68,7 @@ def test_a_task_without_references_counts_by_rank_and_not_on_their_scale(run_dat
 
 
 def test_improvement_is_counted_within_replicates_and_every_task_counts_alike() -> None:
-    """Against a slow count: two of four replicates and a tie, then one of one."""
+    """Against a slow count: two of four seeds and a tie, then one of one."""
     first = [[0.5, 0.6], [0.5, 0.4], [0.5, 0.6], [0.5, 0.5]]
     found = of(first, [[0.1, 0.9]], against="a").improvements()
     assert set(found) == {"b"}
@@ -107,10 +107,10 @@ def test_references_in_the_wrong_order_are_no_scale(run_data) -> None:
     np.testing.assert_array_equal(by_loss.ranks, [[1, 2]])
 
 
-def test_two_replicates_have_no_interval(scored) -> None:
+def test_two_seeds_have_no_interval(scored) -> None:
     runs = [("one", scored({"a": {0: 0.3, 1: 0.4}, "b": {0: 0.5, 1: 0.6}}, digest="d1"))]
     text = to_markdown([table(runs, collect(runs, METRIC))])
-    assert "2 replicates, which say nothing" in text
+    assert "2 seeds, too few for an interval" in text
     assert " to " not in text.split("Interquartile means")[0]
 
 
@@ -122,7 +122,7 @@ def test_the_interval_is_over_tasks_and_replicates_and_holds_the_mean() -> None:
     for arm in "ab":
         mean, span = found[arm]
         assert span.low < mean < span.high
-        # Tasks differ more than replicates, so one task alone has the narrower interval.
+        # Tasks differ more than seeds, so one task alone has the narrower interval.
         assert span.high - span.low > alone[arm][1].high - alone[arm][1].low
 
 
@@ -130,7 +130,7 @@ def test_too_little_in_common_is_refused(run_data) -> None:
     one, other = run_data({"a": 0.1, "b": 0.2}), run_data({"b": 0.1, "c": 0.2})
     with pytest.raises(ConfigError, match="at least two arms"):
         collect([("one", one), ("two", other)], METRIC)
-    with pytest.raises(ConfigError, match="at least one task"):
+    with pytest.raises(ConfigError, match="at least one"):
         collect([], METRIC)
 
 

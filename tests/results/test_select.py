@@ -63,18 +63,18 @@ def test_summary_by_hand():
     assert summary["first_error"] == "boom"
 
 
-def test_follower_is_billed_for_its_leader():
+def test_the_total_cost_includes_that_of_the_source_arm():
     arms = (
         ArmCard("lead", "m", 2, (0, 1)),
-        ArmCard("tail", "m", 1, (0, 1), follows="lead"),
+        ArmCard("tail", "m", 1, (0, 1), source="lead"),
     )
     frame = pd.DataFrame(
         [row("lead", s, i, val_accuracy=0.5, cost_steps=10 + s) for s in (0, 1) for i in (0, 1)]
         + [row("tail", s, 0, cost_steps=5) for s in (0, 1)]
     )
     lead, tail = _summarise(frame, metadata_of(*arms)).to_dict("records")
-    assert lead["steps"] == lead["steps_with_leader"] == 21
-    assert (tail["steps"], tail["steps_with_leader"]) == (5, 26)
+    assert lead["steps"] == lead["total_steps"] == 21
+    assert (tail["steps"], tail["total_steps"]) == (5, 26)
 
 
 def test_one_trial_per_seed_needs_no_metric():

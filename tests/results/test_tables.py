@@ -58,7 +58,7 @@ def test_updates_are_shown_where_they_are_not_the_steps(trials, steps, metadata)
 
 def test_failures_are_shown(built):
     assert cells(built[0], "trials")[1] == "22/24 (1 failed, 1 missing)"
-    assert any("loss was nan at pass 160" in note for note in built[0].notes)
+    assert any("loss was nan at step 160" in note for note in built[0].notes)
     assert "not an epoch" in built[0].notes[0]
 
 
@@ -80,7 +80,7 @@ def test_tables_and_answer_are_made_once(run_data, monkeypatch):
 
 
 def test_nothing_is_bold_where_the_answer_leaves_it_open(built, run_data):
-    assert "cannot be told apart" in run_data.answer
+    assert "is inconclusive" in run_data.answer
     assert not any(bold(table, c.header) for table in built for c in table.columns)
 
 
@@ -97,8 +97,8 @@ AHEAD = {"a": {0: 0.9, 1: 0.92, 2: 0.91}, "b": {0: 0.8, 1: 0.81, 2: 0.82}}
 @pytest.mark.parametrize(
     "scores",
     [
-        {**AHEAD, "c": {0: 0.99, 1: 0.4, 2: 0.7}},  # too uncertain to be told from the best
-        {**AHEAD, "c": {0: 0.1}},  # one seed says nothing
+        {**AHEAD, "c": {0: 0.99, 1: 0.4, 2: 0.7}},  # too uncertain to differ from the best
+        {**AHEAD, "c": {0: 0.1}},  # one seed is too few
         {"a": {0: 0.9, 1: 0.8}},
     ],
 )
@@ -108,11 +108,11 @@ def test_a_winner_is_ahead_of_every_arm(scored, scores):
     assert bold(run_data.tables[0], "test accuracy") == []
 
 
-def test_leader_columns_only_where_an_arm_follows(trials, metadata, built):
-    assert cells(built[0], "steps incl")[-1] == "800"
+def test_total_columns_only_where_an_arm_has_a_source(trials, metadata, built):
+    assert cells(built[0], "total steps")[-1] == "800"
     alone = replace(metadata, arms=metadata.arms[:3])
     table = RunData(alone, trials[trials["arm"] != "retrained"], pd.DataFrame()).tables[0]
-    assert not [c for c in table.columns if "leader" in c.header]
+    assert not [c for c in table.columns if "total" in c.header]
 
 
 def test_csv_reads_back_at_full_precision(run_data, metadata):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.search.test_algorithms import ACCURACY, NLL, batches, index
-from tuneparts.search.algorithms.halving import Asha, Rung
+from tuneparts.search.algorithms.halving import Asha, _Rung
 from tuneparts.search.algorithms.pbt import _exploit
 from tuneparts.search.arm import Arm
 from tuneparts.search.space import Uniform
@@ -15,7 +15,7 @@ from tuneparts.testing.null import NullConfig
 
 def promoted(scores: list[float], reduction: int, *, up: bool) -> list[bool]:
     """Which trials of a rung of `Asha` continue, given their scores in order."""
-    rung = Rung(reduction)
+    rung = _Rung(reduction)
     return [rung([score if up else -score]) for score in scores]
 
 

@@ -14,7 +14,8 @@ from tuneparts.search.algorithms.halving import Asha, Hyperband, SuccessiveHalvi
 from tuneparts.search.algorithms.pbt import Pbt
 from tuneparts.search.algorithms.sampler import Tpe
 from tuneparts.search.arm import Arm
-from tuneparts.search.replicate import Replicate, States
+from tuneparts.search.cleaning import States
+from tuneparts.search.replicate import Replicate
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Choice, Uniform
 from tuneparts.testing import AlgorithmContract
@@ -266,9 +267,9 @@ CONTRACTS = {
     "Fixed": Fixed(),
     "Random": RandomSearch(num_trials=7),
     "Tpe": Tpe(num_trials=11, window=3, num_startup=4),
-    "FreeTpe": Tpe(num_trials=11, window=3, num_startup=4, timing="free"),
+    "AsynchronousTpe": Tpe(num_trials=11, window=3, num_startup=4, timing="asynchronous"),
     "Asha": Asha(num_trials=13, min_steps=2, reduction=2),
-    "FreeAsha": Asha(num_trials=13, min_steps=2, reduction=2, timing="free"),
+    "AsynchronousAsha": Asha(num_trials=13, min_steps=2, reduction=2, timing="asynchronous"),
     "Halving": SuccessiveHalving(num_trials=13, min_steps=2, reduction=2),
     "Hyperband": Hyperband(num_trials=23, min_steps=2, reduction=2),
     "SmallHyperband": Hyperband(num_trials=2, min_steps=2, reduction=2),

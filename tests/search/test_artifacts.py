@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from tuneparts.search.checkpoints import ArtifactStore, CheckpointStore
+from tuneparts.search.checkpoints import CheckpointStore
 from tuneparts.search.events import TrialId
 from tuneparts.search.segment import Segment
-from tuneparts.search.storage import Folder
+from tuneparts.search.storage import ArtifactStore, Folder
 
 TRIAL = TrialId("pwfn", 3, 1)
 

@@ -11,9 +11,9 @@ def test_arms_of_the_quickstart_say_what_they_are():
     search = load.load("rotated_digits", scale="smoke")
     told = {arm.name: card._what(search, arm) for arm in search.arms}
     assert all(text.endswith((".", ")")) for text in told.values())
-    assert told["partitioned"].startswith("Weights and hypers in one run")
+    assert told["partitioned"].startswith("Weights and hyperparameters in one run")
     assert "independent draws" in told["random"]
-    assert "hypers that `partitioned` found" in told["partitioned_retrained"]
+    assert "hyperparameters that `partitioned` found" in told["partitioned_retrained"]
     assert len(set(told.values())) == len(told)
 
 
@@ -76,16 +76,16 @@ def test_a_class_without_words_of_its_own_is_named():
 
 def test_a_card_survives_json():
     arm = card.ArmCard("a", "standard", 2, (0, 1), what="An arm.")
-    stop = card.StopCard("a", 0, "asked for")
+    stop = card._StopCard("a", 0, "asked for")
     told = card.RunCard("s", "q", (arm,), found={"hyper/x": None}, stops=(stop,), within=0.1)
     assert card.RunCard.from_json(told.to_json()) == told
 
 
-def test_leaders_nearest_first():
+def test_source_arms_nearest_first():
     arms = [
-        card.ArmCard(n, "m", 1, (0,), follows=f) for n, f in [("a", None), ("b", "a"), ("c", "b")]
+        card.ArmCard(n, "m", 1, (0,), source=f) for n, f in [("a", None), ("b", "a"), ("c", "b")]
     ]
-    assert card.RunCard("s", "q", tuple(arms)).leaders("c") == ("b", "a")
+    assert card.RunCard("s", "q", tuple(arms)).sources("c") == ("b", "a")
 
 
 def test_metrics_of_methods_are_declared_for_readers_without_the_methods(monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError, DataError
 from tuneparts.executors import Place, execute
-from tuneparts.executors.worker import TrialSetting, restore_learner
+from tuneparts.executors.setting import TrialSetting, restore_learner
 from tuneparts.results.run_data import RunData
 from tuneparts.results.select import _summarise
 from tuneparts.search import frames, runs
@@ -123,11 +123,14 @@ def test_scores_on_other_examples_are_not_compared_within_an_arm(null_search, pa
                 "space": {"data.num_train": Uniform(low=1, high=9)},
                 "algorithm": RandomSearch(num_trials=2),
             },
-            "over a range; take a Choice",
+            "over a range, but",
         ),
-        ({"space": {"data.num_train": Int(low=1, high=99)}}, "over 99; take a Choice"),
-        ({"space": {"data.target": Choice(options=("values",))}}, "predict the same thing"),
-        ({"space": {"data.pool": Choice(options=(1,))}, "data": {"pool": 2}}, "does both"),
+        ({"space": {"data.num_train": Int(low=1, high=99)}}, "over 99, but"),
+        ({"space": {"data.target": Choice(options=("values",))}}, "has another target"),
+        (
+            {"space": {"data.pool": Choice(options=(1,))}, "data": {"pool": 2}},
+            "are in its space too",
+        ),
     ],
 )
 def test_data_that_cannot_be_meant_is_refused(null_search, fields, law: str) -> None:

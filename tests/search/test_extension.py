@@ -43,7 +43,7 @@ def arm(name: str, **fields: Any) -> Arm:
 RANDOM = arm("random", algorithm=RandomSearch(num_trials=3))
 TPE = arm("tpe", algorithm=Tpe(num_trials=5, window=2, num_startup=2), seeds=(0,))
 NONE = arm("none")
-FOLLOWER = arm("follower", follows="random")
+TAKING = Arm(name="taking", config=CONFIG.replaced({"hypers_from": "random"}))
 GRID = arm("grid", algorithm=GridSearch(), space={"x": Choice(options=(0.1, 0.2))})
 
 
@@ -64,20 +64,20 @@ def run(made: runs.Run) -> runs.Run:
 
 
 def table(made: runs.Run) -> pd.DataFrame:
-    """Everything in the table but seconds, and what a follower paid before its leader grew."""
+    """Everything in the table but seconds, and what an arm paid before its source arm grew."""
     found = tuneparts.Results(made).table
     drop = [name for name in found if "seconds" in name or "steps" in name or name == "stopped"]
     return found.drop(columns=drop).set_index("arm").sort_index()
 
 
 def test_the_table_is_that_of_one_search_of_the_final_size(search, tmp_path) -> None:
-    made = run(begin(tmp_path / "a", search(RANDOM, TPE, NONE, FOLLOWER)))
+    made = run(begin(tmp_path / "a", search(RANDOM, TPE, NONE, TAKING)))
     first = records(made.folder / "journal.jsonl")
     made, news = grow(made, LOCAL, trials=8, seeds=[0, 3], arms=[GRID])
     assert news == (
         "random has 8 trials a seed instead of 3",
         "tpe has 8 trials a seed instead of 5",
-        "tpe has more seeds of its own: 3",
+        "tpe has more seeds: 3",
         "arm grid is new, with 2 trials a seed",
         "seed 3 is new",
     )
@@ -86,7 +86,7 @@ def test_the_table_is_that_of_one_search_of_the_final_size(search, tmp_path) -> 
         arm("random", algorithm=RandomSearch(num_trials=8)),
         arm("tpe", algorithm=Tpe(num_trials=8, window=2, num_startup=2), seeds=(0, 3)),
         NONE,
-        FOLLOWER,
+        TAKING,
         GRID,
         seeds=(0, 3),
     )
@@ -110,7 +110,7 @@ JUDGED: dict[str, Algorithm] = {
 }
 
 
-@pytest.mark.parametrize("timing", ["exact", "free"])
+@pytest.mark.parametrize("timing", ["deterministic", "asynchronous"])
 def test_rules_that_judge_trials_by_those_before_them_can_grow(search, tmp_path, timing) -> None:
     arms = [arm(name, algorithm=own.replaced({"timing": timing})) for name, own in JUDGED.items()]
     made = run(begin(tmp_path / "a", search(*arms)))
@@ -120,7 +120,7 @@ def test_rules_that_judge_trials_by_those_before_them_can_grow(search, tmp_path,
     later = records(made.folder / "journal.jsonl")
     assert {trial: later[trial].rows for trial in first} == {t: r.rows for t, r in first.items()}
     assert len(later) == 36
-    if timing == "free":
+    if timing == "asynchronous":
         return  # a rerun need not be the same
     whole = search(
         *[one.model_copy(update={"algorithm": one.algorithm.with_trials(12)}) for one in arms]
@@ -166,8 +166,8 @@ def test_a_dry_run_and_asking_again_change_nothing(search, tmp_path) -> None:
 @pytest.mark.parametrize("stop", [None, Stop(target=0.75), Stop(target=0.9)])
 @pytest.mark.parametrize("die_after", range(1, 9, 2))
 def test_a_crash_in_the_middle_of_an_extension(search, tmp_path, die_after: int, stop) -> None:
-    """The leader grows, so its follower trains again; whenever the driver dies."""
-    small = search(RANDOM, FOLLOWER, stop=stop)
+    """The source arm grows, so what takes from it trains again; whenever the driver dies."""
+    small = search(RANDOM, TAKING, stop=stop)
     path = tmp_path / "journal.jsonl"
     play(small, path, row)
     grown = extended(small, trials=6)[0]
@@ -189,11 +189,11 @@ def facts(journal: Journal) -> dict[str, Any]:
     }
 
 
-def test_a_follower_whose_leader_found_better_trains_again(search, tmp_path) -> None:
+def test_an_arm_whose_source_arm_found_better_trains_again(search, tmp_path) -> None:
     path = tmp_path / "journal.jsonl"
-    small = search(RANDOM, FOLLOWER)
+    small = search(RANDOM, TAKING)
     play(small, path, row)
-    former = TrialId("follower", 0, 0)
+    former = TrialId("taking", 0, 0)
     assert records(path)[former].end.outcome == "finished"
     plan = Plan(small, Journal(path))
     best = plan.selected("random", 0)
@@ -202,15 +202,15 @@ def test_a_follower_whose_leader_found_better_trains_again(search, tmp_path) -> 
     assert Plan(grown, journal).selected("random", 0) != best
     assert journal.trials[former].end.outcome == "stopped"
     assert "another one of them is selected" in journal.trials[former].end.message
-    newest = journal.trials[TrialId("follower", 0, 1)]
+    newest = journal.trials[TrialId("taking", 0, 1)]
     assert newest.end.outcome == "finished"
     again = play(grown, path, row)
     assert len(again.trials) == len(journal.trials)
 
 
-def test_a_follower_whose_leader_found_nothing_better_stays(search, tmp_path) -> None:
+def test_an_arm_whose_source_arm_found_nothing_better_stays(search, tmp_path) -> None:
     path = tmp_path / "journal.jsonl"
-    small = search(RANDOM, FOLLOWER)
+    small = search(RANDOM, TAKING)
     play(small, path, row)
     journal = Journal(path)
     plan = Plan(extended(small, trials=4)[0], journal)
@@ -218,8 +218,8 @@ def test_a_follower_whose_leader_found_nothing_better_stays(search, tmp_path) ->
     plan.report(segment, [{"val/accuracy": -1.0, "hyper/rotation": 0.0, "cost/steps": 4}])
     plan.complete(segment, finished=True)
     assert plan.done
-    assert journal.trials[TrialId("follower", 0, 0)].end.outcome == "finished"
-    assert TrialId("follower", 0, 1) not in journal.trials
+    assert journal.trials[TrialId("taking", 0, 0)].end.outcome == "finished"
+    assert TrialId("taking", 0, 1) not in journal.trials
 
 
 HALVING = arm("halving", algorithm=SuccessiveHalving(num_trials=4, min_steps=2))
@@ -311,7 +311,7 @@ def test_new_arms_bring_their_code(search, tmp_path) -> None:
 def test_what_mlflow_shows_grows_too(search, results) -> None:
     from mlflow import MlflowClient
 
-    small = search(RANDOM, FOLLOWER, figures=())
+    small = search(RANDOM, TAKING, figures=())
     first = tuneparts.run(small, workers=1, console=Console(quiet=True))
     again = tuneparts.extend(
         first.run.name, trials=20, arms=[NONE], workers=1, console=Console(quiet=True)
@@ -320,18 +320,18 @@ def test_what_mlflow_shows_grows_too(search, results) -> None:
     client = MlflowClient(f"sqlite:///{results / 'mlflow.db'}")
     parent = client.get_run(again.parent_run_id)
     assert parent.info.status == "FINISHED"
-    assert parent.data.params["arms"] == '["random", "follower"]'  # MLflow changes none
+    assert parent.data.params["arms"] == '["random", "taking"]'  # MLflow changes none
     assert parent.data.params["arm.none.method"] == NONE.config.method
     assert "20 trials a seed instead of 3" in parent.data.tags["extended"]
     assert parent.data.tags["digest"] == again.run.digest
     assert parent.data.metrics["trials/finished"] == 20 + 1 + 1
     assert parent.data.metrics["trials/stopped"] == 1
     runs_of = {str(trial): client.get_run(run_id) for trial, run_id in again.run_ids.items()}
-    former, newest = runs_of["follower/seed0/00000"], runs_of["follower/seed0/00001"]
+    former, newest = runs_of["taking/seed0/00000"], runs_of["taking/seed0/00001"]
     assert (former.data.tags["outcome"], former.data.tags["selected"]) == ("stopped", "no")
     assert former.info.end_time <= newest.info.start_time
     assert newest.data.tags["selected"] == "yes"
     assert len([r for r in runs_of.values() if r.data.tags.get("selected") == "yes"]) == 3
     assert again.table.set_index("arm")["stopped"].to_dict() == {
-        "random": 0, "follower": 1, "none": 0,
+        "random": 0, "taking": 1, "none": 0,
     }  # fmt: skip

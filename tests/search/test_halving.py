@@ -12,9 +12,9 @@ from tests.search.test_algorithms import ACCURACY, NLL, batches, index, rounds, 
 from tuneparts.search.algorithms.halving import (
     Hyperband,
     SuccessiveHalving,
-    Top,
     _bracket_sizes,
     _sizes,
+    _Top,
 )
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Uniform
@@ -75,7 +75,7 @@ def decided(rewards: dict[str, float], members: int, places: int) -> tuple[set[s
 )
 def test_a_trial_is_told_as_soon_as_nothing_can_change_it(rewards, missing, places) -> None:
     members = len(rewards) + missing
-    top = Top(members, places)
+    top = _Top(members, places)
     named = {f"t{i}": reward for i, reward in enumerate(rewards)}
     for name, reward in named.items():
         top.add(name, reward)

@@ -53,7 +53,7 @@ def test_trials_seeds_and_fields_can_be_changed() -> None:
         ("nobody.lr=1", "nobody"),
         ("random=1", "ARM.FIELD=VALUE"),
         ("random.lr", "ARM.FIELD=VALUE"),
-        ("random.optimiser.momentom=1", "Did you mean `momentum`"),
+        ("random.optimiser.weight_decya=1", "Did you mean `weight_decay`"),
         ("random.batch_size=-1", "batch_size"),
     ],
 )
@@ -62,7 +62,7 @@ def test_a_change_that_cannot_be_meant_is_refused(change: str, message: str) -> 
         load.load("rotated_digits", scale="smoke", changes=[change])
 
 
-def test_some_arms_bring_those_they_follow() -> None:
+def test_some_arms_bring_their_source_arms() -> None:
     search = load.load("rotated_digits", scale="smoke", arms=["partitioned_retrained", "none"])
     assert [arm.name for arm in search.arms] == ["partitioned", "none", "partitioned_retrained"]
     assert search.digest != load.load("rotated_digits", scale="smoke").digest
@@ -181,7 +181,9 @@ def test_limits_are_set_as_all_else_is() -> None:
     assert (search.stop.hours, search.stop.target) == (1.5, 0.9)
     with pytest.raises(ConfigError, match=r"`hour` is not a field of Stop. Did you mean `hours"):
         load.load("rotated_digits", scale="smoke", changes=["stop.hour=2"])
-    with pytest.raises(ConfigError, match=r"`hours=2`: a change reads `ARM.FIELD=VALUE`"):
+    with pytest.raises(
+        ConfigError, match=r"`hours`: neither an arm nor .* Did you mean `stop.hours`"
+    ):
         load.load("rotated_digits", scale="smoke", changes=["hours=2"])
 
 
@@ -209,12 +211,12 @@ def test_it_is_said_which_of_two_searches_of_one_name_is_taken(
         ),
         (
             '"""Why?"""\n\ndef search(scale: Scale) -> None:\n    pass\n',
-            r"line 3: NameError: .* Add `from tuneparts import Scale`\.",
+            r"line 3: NameError: .* Write `tp.Scale`, after `import tuneparts as tp`\.",
         ),
         ('"""Why?"""\nimport nowhere\n', "line 2: ModuleNotFoundError: No module named 'nowhere'"),
         (
-            '"""Why?"""\nfrom tuneparts import Data\ndef search(scale):\n'
-            "    return Data(name='mnits')\n",
+            '"""Why?"""\nimport tuneparts as tp\ndef search(scale):\n'
+            "    return tp.data.Data(name='mnits')\n",
             "line 4: .*Did you mean `mnist`",
         ),
         (
@@ -242,11 +244,11 @@ def test_what_is_wrong_in_a_search_file_is_told_by_its_line(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"trials": 0}, "at least one trial, but got `0`"),
+        ({"trials": 0}, "`trials` = 0: an arm that searches runs at least one trial"),
         ({"changes": ["random.lr"]}, "ARM.FIELD=VALUE"),
         ({"scale": "cpus"}, "Did you mean `cpu`"),
         ({"name": "rotated_digit"}, "Did you mean `rotated_digits`"),
-        ({"name": "nowhere.py"}, "there is none"),
+        ({"name": "nowhere.py"}, "nowhere.py: no such file"),
     ],
 )
 def test_what_needs_no_file_is_refused_without_running_it(options, said: str) -> None:

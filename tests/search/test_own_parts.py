@@ -217,11 +217,14 @@ def test_wrong_batches_are_refused_before_anything_runs(
     journal.close()
 
 
-def test_a_dimension_without_a_distribution_is_refused_by_optuna_alone(null_arm) -> None:
+def test_a_dimension_without_a_distribution_is_refused_by_optuna_alone(
+    null_search, null_arm
+) -> None:
     space = {"x": Steps(step=0.1, count=3)}
-    assert null_arm("a", algorithm=RandomSearch(num_trials=2), space=space)
-    with pytest.raises(ValueError, match=r"Optuna needs a dimension's `distribution`, but `x`"):
-        null_arm("a", algorithm=Tpe(num_trials=2), space=space)
+    assert null_search(null_arm("a", algorithm=RandomSearch(num_trials=2), space=space))
+    arm = null_arm("a", algorithm=Tpe(num_trials=2), space=space)
+    with pytest.raises(ValueError, match=r"arms\['a'\].space\['x'\]: .* no `distribution`"):
+        null_search(arm)
 
 
 def test_trials_on_the_command_line_are_up_to_the_algorithm(tmp_path) -> None:

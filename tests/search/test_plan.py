@@ -8,7 +8,8 @@ import pytest
 
 from tests.search.playing import facts, play
 from tuneparts.data.task import Task
-from tuneparts.executors.worker import Report, TrialSetting, _SegmentExecution
+from tuneparts.executors.setting import TrialSetting
+from tuneparts.executors.worker import Report, _SegmentExecution
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.halving import Asha, Hyperband, SuccessiveHalving
 from tuneparts.search.algorithms.pbt import Pbt
@@ -82,8 +83,8 @@ def everything(null_search, null_arm) -> Search:
             "pruned", algorithm=Pruned(num_trials=7, every=2, options={"n_startup_trials": 2})
         ),
         null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)),
-        null_arm("again", follows="random"),
-        null_arm("after_broken", follows="broken"),
+        null_arm("again", hypers_from="random"),
+        null_arm("after_broken", hypers_from="broken"),
         seeds=(0, 1),
     )
 
@@ -207,7 +208,7 @@ def test_a_missing_metric_fails_trials_that_are_compared_with_a_sentence(
     for _, _, (outcome, message) in found.values():
         assert outcome == "failed"
         assert "trials of `arm` are compared by val/accuracy, but its row after" in message
-        assert "has only cost/steps, cost/seconds, train/loss. Hold out" in message
+        assert "has only cost/seconds, cost/steps, train/loss. Hold out" in message
 
 
 def test_a_single_trial_needs_no_score_but_a_broken_one_is_a_failure(

@@ -127,14 +127,16 @@ def test_pruners_that_look_at_values_decide_as_in_one_loop_of_optuna(
         ),
         ({"pruner": "percentile"}, "the pruner `percentile` says: .*percentile"),
         ({"pruner": f"{__name__}:no_pruner"}, "made 'not a pruner', which is no BasePruner"),
-        ({"every": 3}, "`every` = 3: .* multiple of `interval` = 2"),
+        ({"every": 3}, r"arms\['a'\].algorithm.every = 3: .* multiple of `interval` = 2"),
     ],
 )
 def test_what_no_pruner_takes_is_refused_with_its_arm(
-    null_arm, fields: dict[str, Any], message: str
+    null_search, null_arm, fields: dict[str, Any], message: str
 ) -> None:
+    algorithm = Pruned(**{"num_trials": 4, "every": 2, **fields})
+    arm = null_arm("a", algorithm=algorithm, space=SPACE)
     with pytest.raises((ValueError, ConfigError, UnknownNameError), match=message):
-        null_arm("a", algorithm=Pruned(**{"num_trials": 4, "every": 2, **fields}), space=SPACE)
+        null_search(arm)
 
 
 class TestPruned(AlgorithmContract):
@@ -142,7 +144,9 @@ class TestPruned(AlgorithmContract):
 
 
 class TestFreePruned(AlgorithmContract):
-    algorithm = Pruned(num_trials=12, every=4, options={"n_startup_trials": 3}, timing="free")
+    algorithm = Pruned(
+        num_trials=12, every=4, options={"n_startup_trials": 3}, timing="asynchronous"
+    )
 
 
 class TestOptunaHalving(AlgorithmContract):

@@ -38,18 +38,18 @@ def test_what_others_wait_for_goes_first_and_the_longest_chain_before_all(
 ) -> None:
     search = null_search(
         null_arm("random", algorithm=RandomSearch(num_trials=2)),
-        null_arm("leader", algorithm=RandomSearch(num_trials=2)),
+        null_arm("source", algorithm=RandomSearch(num_trials=2)),
         null_arm("asha", algorithm=Asha(num_trials=2, min_steps=2, reduction=2)),
         null_arm("tpe", algorithm=Tpe(num_trials=8, window=2)),
-        null_arm("follower", follows="leader"),
-        null_arm("last", follows="follower"),
+        null_arm("taking", hypers_from="source"),
+        null_arm("last", hypers_from="taking"),
     )
     plan = a_plan(search, tmp_path)
-    assert [one.arm for one in plan.queue.waiting()] == ["tpe", "leader", "asha", "random"]
+    assert [one.arm for one in plan.queue.waiting()] == ["tpe", "source", "asha", "random"]
     assert [one.count for one in plan.queue.waiting()] == [2, 2, 2, 2]
-    # Four batches of eight steps; eight and two followers; eight, and one trial of eight.
+    # Four batches of eight steps; eight and two that take from it; eight, and one trial.
     assert [-one.rank[1] for one in plan.queue.waiting()] == [32, 24, 8, 8]
-    assert taken(plan) == ["tpe"] * 2 + ["leader"] * 2 + ["asha"] * 2 + ["random"] * 2
+    assert taken(plan) == ["tpe"] * 2 + ["source"] * 2 + ["asha"] * 2 + ["random"] * 2
 
 
 def test_a_chain_gets_shorter_on_the_way(null_search, null_arm, tmp_path) -> None:

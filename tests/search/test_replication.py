@@ -12,7 +12,7 @@ from tuneparts.core import seeding
 from tuneparts.data.config import Data
 from tuneparts.data.task import digest
 from tuneparts.executors import Place, execute
-from tuneparts.executors.worker import TrialSetting, trial_data
+from tuneparts.executors.setting import TrialSetting, trial_data
 from tuneparts.methods.baselines.config import Standard
 from tuneparts.search import data_record, runs
 from tuneparts.search.algorithms.base import RandomSearch
@@ -107,10 +107,11 @@ def test_a_run_that_grows_adds_its_draws_and_keeps_the_old_ones(tmp_path: Path) 
     assert {seed: after[seed] for seed in before} == before
 
 
-def test_a_follower_adopts_what_its_leader_drew_and_trains_under_a_fresh_seed(
+def test_an_arm_takes_what_its_source_arm_drew_and_trains_under_a_fresh_seed(
     tmp_path: Path,
 ) -> None:
-    again = Arm(name="again", config=SHORT, follows="random", adopts="config", fresh_seed=True)
+    taking = SHORT.replaced({"config_from": "random"})
+    again = Arm(name="again", config=taking, fresh_seed=True)
     search = asked(random_arm(), again, seeds=(0,))
     execute(search, folder=tmp_path, place=Place("local", workers=1))
     found = records(tmp_path / "journal.jsonl")
@@ -120,13 +121,15 @@ def test_a_follower_adopts_what_its_leader_drew_and_trains_under_a_fresh_seed(
     assert context.seed == seeding.derive(0, "fresh", "again") != 0
 
 
-def test_only_what_was_drawn_can_be_adopted() -> None:
-    for fields in ({"fresh_seed": True}, {"adopts": "config"}):
-        with pytest.raises(ValidationError, match="follows none"):
-            Arm(name="a", config=SHORT, **fields)
-    leader = Arm(name="a", config=SHORT)
-    with pytest.raises(ValidationError, match="needs a space and the same"):
-        asked(leader, Arm(name="b", config=SHORT, follows="a", adopts="config"))
+def test_only_what_was_drawn_can_be_taken() -> None:
+    with pytest.raises(ValidationError, match=r"arms\['a'\].fresh_seed: needs `hypers_from` or"):
+        Arm(name="a", config=SHORT, fresh_seed=True)
+    both = SHORT.replaced({"hypers_from": "b", "config_from": "b"})
+    with pytest.raises(ValidationError, match=r"arms\['a'\].*`hypers_from` and `config_from`"):
+        Arm(name="a", config=both)
+    source = Arm(name="a", config=SHORT)
+    with pytest.raises(ValidationError, match=r"arms\['b'\].config_from = 'a': .* a space and"):
+        asked(source, Arm(name="b", config=SHORT.replaced({"config_from": "a"})))
 
 
 def test_the_report_says_whether_replicates_have_data_of_their_own(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_what_an_algorithm_has_gone_on_from_stays(
 
 def test_a_follower_that_had_no_leader_runs_with_it(null_search, null_arm, tmp_path) -> None:
     search = null_search(
-        null_arm("one", algorithm=RandomSearch(num_trials=1)), null_arm("again", follows="one")
+        null_arm("one", algorithm=RandomSearch(num_trials=1)), null_arm("again", hypers_from="one")
     )
     path = tmp_path / "journal.jsonl"
     first = run(search, path, lambda segment: segment.trial.arm == "one")
@@ -85,7 +85,7 @@ def test_a_follower_that_had_no_leader_runs_with_it(null_search, null_arm, tmp_p
 def test_a_trial_whose_follower_has_trained_stays(null_search, null_arm, tmp_path) -> None:
     search = null_search(
         null_arm("random", algorithm=RandomSearch(num_trials=2)),
-        null_arm("again", follows="random"),
+        null_arm("again", hypers_from="random"),
     )
     path = tmp_path / "journal.jsonl"
     run(search, path, lambda segment: str(segment.trial) == "random/seed0/00001")

@@ -110,22 +110,25 @@ class TestOptunaOwn(AlgorithmContract):
             {"sampler": "gp", "options": {"n_startup": 3}},
             r"the sampler `gp` says: .* unexpected keyword argument 'n_startup'",
         ),
-        ({"sampler": "tpe", "options": {"seed": 3}}, "`tpe` has the seed of its replicate"),
+        ({"sampler": "tpe", "options": {"seed": 3}}, "`tpe` gets the seed of the search"),
         ({"sampler": f"{__name__}:NOT_A_MAKER"}, "NOT_A_MAKER` says: 3 is not a callable"),
         ({"sampler": "qmc", "options": {"qmc_type": "sobbol"}}, "the sampler `qmc` says: .*sobbol"),
         ({"sampler": f"{__name__}:no_sampler"}, "made 'not a sampler', which is no BaseSampler"),
     ],
 )
-def test_what_no_sampler_takes_is_refused(null_arm, fields: dict[str, Any], message: str) -> None:
+def test_what_no_sampler_takes_is_refused(
+    null_search, null_arm, fields: dict[str, Any], message: str
+) -> None:
+    arm = null_arm("a", algorithm=Optuna(num_trials=4, **fields), space=SPACE)
     with pytest.raises((ValueError, ConfigError, UnknownNameError), match=message):
-        null_arm("a", algorithm=Optuna(num_trials=4, **fields), space=SPACE)
+        null_search(arm)
 
 
 def test_the_width_of_the_machine_becomes_a_field(null_arm) -> None:
     assert Tpe(num_trials=99).for_width(5) == Tpe(num_trials=99, window=13)
     assert Tpe(num_trials=21).for_width(5).window == 7
     assert Tpe(num_trials=4).for_width(5).window == 5
-    assert Tpe(num_trials=4, timing="free").for_width(5).window == 5
+    assert Tpe(num_trials=4, timing="asynchronous").for_width(5).window == 5
     given = Tpe(num_trials=4, window=3)
     assert given.for_width(5) == given
     arm = null_arm("a", algorithm=Optuna(num_trials=4, sampler="qmc"), space=SPACE)

@@ -6,11 +6,11 @@ import pytest
 
 from tuneparts.core.errors import DataMissingError
 from tuneparts.executors import Place, execute
-from tuneparts.executors.worker import restore_learner
+from tuneparts.executors.setting import restore_learner
 from tuneparts.search.algorithms.base import RandomSearch
 from tuneparts.search.algorithms.halving import Asha
 from tuneparts.search.algorithms.pbt import Pbt
-from tuneparts.search.checkpoints import Cleaner
+from tuneparts.search.cleaning import Cleaner
 from tuneparts.search.journal import Journal, records
 from tuneparts.search.plan import Plan
 from tuneparts.search.spec import Search
@@ -23,7 +23,7 @@ def search(null_search, null_arm) -> Search:
         null_arm("asha", algorithm=Asha(num_trials=6, min_steps=2, reduction=2)),
         null_arm("pbt", algorithm=Pbt(population=4, num_rounds=4)),
         null_arm("broken", config={"fault": "raise"}),
-        null_arm("again", follows="random"),
+        null_arm("again", hypers_from="random"),
     )
 
 

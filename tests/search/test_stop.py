@@ -73,7 +73,7 @@ def test_a_replicate_stops_at_the_first_trial_at_the_target_in_any_order(
 def test_a_crash_after_any_event_does_not_move_a_stop(null_search, null_arm, tmp_path) -> None:
     arms = [
         null_arm("random", algorithm=RandomSearch(num_trials=10)),
-        null_arm("after", follows="random"),
+        null_arm("after", hypers_from="random"),
     ]
     search = null_search(*arms, stop=Stop(target=0.9))
     play(search, tmp_path / "whole.jsonl", row, width=3)
@@ -91,7 +91,7 @@ def test_a_whole_search_stops_also_if_a_crash_comes_in_between(
 ) -> None:
     search = null_search(
         null_arm("random", algorithm=RandomSearch(num_trials=3)),
-        null_arm("after", follows="random"),
+        null_arm("after", hypers_from="random"),
         null_arm("other", algorithm=RandomSearch(num_trials=9)),
     )
     path = tmp_path / "whole.jsonl"

@@ -1,4 +1,4 @@
-"""Exact and free timing of a search that runs, dies and goes on."""
+"""Deterministic and asynchronous timing of a search that runs, dies and goes on."""
 
 from pathlib import Path
 from typing import Any
@@ -37,13 +37,13 @@ def searches(null_search, null_arm) -> Any:
     return make
 
 
-def test_exact_timing_does_not_depend_on_who_was_faster(searches, tmp_path) -> None:
-    found = [run_until(searches("exact"), tmp_path / f"{i}", order=i) for i in range(4)]
+def test_deterministic_timing_does_not_depend_on_who_was_faster(searches, tmp_path) -> None:
+    found = [run_until(searches("deterministic"), tmp_path / f"{i}", order=i) for i in range(4)]
     assert all(one == found[0] for one in found)
 
 
-def test_free_timing_does(searches, tmp_path) -> None:
-    found = [run_until(searches("free"), tmp_path / f"{i}", order=i) for i in range(4)]
+def test_asynchronous_timing_does(searches, tmp_path) -> None:
+    found = [run_until(searches("asynchronous"), tmp_path / f"{i}", order=i) for i in range(4)]
     assert any(one != found[0] for one in found)
 
 
@@ -51,7 +51,7 @@ def test_free_timing_does(searches, tmp_path) -> None:
 def test_what_happened_is_repeated_in_its_order_after_a_crash(
     searches, tmp_path, most: int
 ) -> None:
-    search, path = searches("free"), tmp_path / "journal.jsonl"
+    search, path = searches("asynchronous"), tmp_path / "journal.jsonl"
     run_until(search, path, order=1, most=most)
     before, text = told(path), path.read_text()
     assert before
@@ -66,7 +66,7 @@ def test_what_happened_is_repeated_in_its_order_after_a_crash(
 
 
 def test_a_journal_that_lost_its_end_is_decided_anew_from_there(searches, tmp_path) -> None:
-    search, path = searches("free"), tmp_path / "journal.jsonl"
+    search, path = searches("asynchronous"), tmp_path / "journal.jsonl"
     run_until(search, path, order=1)
     lines = path.read_text().splitlines(keepends=True)
     for kept in range(30, len(lines), 7):
@@ -78,7 +78,7 @@ def test_a_journal_that_lost_its_end_is_decided_anew_from_there(searches, tmp_pa
 def test_trials_that_go_on_run_before_those_that_wait_for_their_first_turn(
     searches, tmp_path
 ) -> None:
-    plan = Plan(searches("free"), Journal(tmp_path / "journal.jsonl"))
+    plan = Plan(searches("asynchronous"), Journal(tmp_path / "journal.jsonl"))
     first = plan.next()
     assert first is not None
     plan.report(first, [{"val/accuracy": 0.5, "cost/steps": 2.0}])

@@ -14,7 +14,7 @@ from tuneparts.search.events import Event, Row, TrialEnded, TrialId, TrialRunnin
 from tuneparts.search.journal import Journal
 from tuneparts.tracking import frames, record, store
 from tuneparts.tracking.card import SearchCard
-from tuneparts.tracking.tracker import Synced, Tracker, sync
+from tuneparts.tracking.tracker import Tracker, _Synced, sync
 
 
 @dataclasses.dataclass
@@ -47,7 +47,7 @@ class Toy:
         """A new tracker that is fed these events."""
         return self.feed(self.tracker(uri, **more), events)
 
-    def sync(self, uri: str | None = None, **more: Any) -> Synced:
+    def sync(self, uri: str | None = None, **more: Any) -> _Synced:
         return sync(self.folder, uri or self.uri, self.card, **more)
 
     @property

@@ -133,7 +133,7 @@ PROXY = "API request to endpoint /x failed with error code 404 != 200. Response 
     ],
 )
 def test_which_errors_waiting_cures(error: Exception, is_curable: bool) -> None:
-    assert store._is_curable(error) is is_curable
+    assert store._is_retryable(error) is is_curable
 
 
 def test_each_kind_is_logged_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:

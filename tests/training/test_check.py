@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import tuneparts as tp
 from tuneparts.core.config import parse
 from tuneparts.core.errors import ConfigError
 from tuneparts.core.schema import Direction, Metric
 from tuneparts.data.target import Binary, OwnLoss, Target, Values
 from tuneparts.data.task import Examples, Task
 from tuneparts.methods import catalog, pwfn, superweights
-from tuneparts.methods import partitioned as partition
 from tuneparts.training.config import Method
 from tuneparts.training.learner import Context
 
@@ -190,10 +190,10 @@ class TestCalls:
         return nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, num_outputs))
 
     def test_partitioned_training_learns_values(self) -> None:
-        fields: dict[str, Any] = {"steps": 60, "interval": 20, "batch_size": 10}
-        found = partition.fit(self.net(), self.x, self.y, target="values", **fields)
+        fields = {"interval": 20, "batch_size": 10}
+        found = tp.PartitionedRegressor(self.net(), steps=60, method=fields).fit(self.x, self.y)
         assert found.predict(self.x).shape == (60, 2)
-        assert found.history[-1]["train/loss"] < found.history[0]["train/loss"]
+        assert found.history_[-1]["train/loss"] < found.history_[0]["train/loss"]
 
     def test_members_are_averaged(self) -> None:
         found = superweights.fit(
@@ -210,9 +210,9 @@ class TestCalls:
 
     def test_a_net_of_another_width_is_refused_and_not_broadcast(self) -> None:
         with pytest.raises(ConfigError, match="has 2 for 1 labels"):
-            partition.fit(self.net(), self.x, self.y[:, 0], target="values", steps=4)
-        with pytest.raises(ConfigError, match="one label"):
-            partition.fit(self.net(), self.x, self.y, steps=4)
+            tp.PartitionedRegressor(self.net(), steps=4).fit(self.x, self.y[:, 0])
+        with pytest.raises(ValueError, match="1d array"):
+            tp.PartitionedClassifier(self.net(), steps=4).fit(self.x, self.y)
 
     def test_tokens_reach_the_net_as_they_are(self) -> None:
         tokens = torch.randint(9, (60, 5), generator=torch.Generator().manual_seed(0))

@@ -12,6 +12,7 @@ from tuneparts.core.errors import ConfigError
 from tuneparts.data.config import Data
 from tuneparts.data.task import Task
 from tuneparts.methods import catalog
+from tuneparts.methods.partitioned.config import PUBLISHED
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 from tuneparts.training.loop import FinalModule, LoopLearner, SupervisedLearner, outputs_of
@@ -26,6 +27,8 @@ WITH_NORMS: dict[str, dict[str, Any]] = {
     "laplace": {},
     "deep_ensemble": {"members": [BATCH_NORM, BATCH_NORM]},
     "msdnet": {},
+    # A mixed batch has no norms over examples.
+    "partitioned": {**PUBLISHED, "net": BATCH_NORM},
     "ssn": {"members": [BATCH_NORM, BATCH_NORM]},
     "slimmable": {"members": [BATCH_NORM, {**BATCH_NORM, "width": 0.125}]},
     "superweights": {"members": [BATCH_NORM, BATCH_NORM]},

@@ -121,7 +121,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(context, bad: fl
     learner = Diverging(PaperConfig(steps=4, interval=2), context)
     learner.advance()
     with pytest.raises(
-        DivergedError, match=r"`train/loss`.* at step 1 after pass 2 \(seed 3\).*Lower the"
+        DivergedError, match=r"`train/loss` = .*, 1 updates after step 2 \(seed 3\).*Lower the"
     ):
         learner.advance()
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from tuneparts.methods.partitioned import fit as fit_partitioned
+import tuneparts as tp
+from tuneparts.methods.partitioned.config import PUBLISHED
 from tuneparts.methods.pwfn import compress
 from tuneparts.methods.superweights import fit as fit_superweights
 from tuneparts.nets import ResNet18
@@ -122,7 +123,8 @@ def test_the_one_call_tools_train_small_nets_on_one_thread(tool: str) -> None:
     x, y = torch.randn(40, 4), torch.arange(40) % 2
     Watching.seen.clear()
     if tool == "partition":
-        fit_partitioned(small(), x, y, form="published", steps=8, batch_size=8)
+        fields = {**PUBLISHED, "batch_size": 8}
+        tp.PartitionedClassifier(small(), steps=8, method=fields).fit(x, y)
     elif tool == "superweights":
         fit_superweights(small, x, y, members=2, budget=60, steps=8, batch_size=8)
     else:

@@ -11,7 +11,7 @@ from torch import nn
 from tuneparts.core.errors import CheckpointError
 from tuneparts.nets import Mlp
 from tuneparts.training import checkpoint
-from tuneparts.training.config import Optimiser
+from tuneparts.training.config import Sgd
 from tuneparts.training.state import Stateful
 
 
@@ -28,7 +28,7 @@ class Walk(
 ):
     def __init__(self, *, lr: float = 0.1) -> None:
         self._net = Mlp(name="mlp", widths=(4,)).build((3,), 2)
-        self.optimiser = Optimiser(kind="sgd", lr=lr).build(self._net)
+        self.optimiser = Sgd(lr=lr).build(self._net)
         self._steps = torch.Generator().manual_seed(1)
         self._numbers = np.random.default_rng(2)
         self._streams = {k: torch.Generator().manual_seed(k) for k in (1, 2)}

@@ -1,1 +1,1 @@
-"""Where the rooms meet: one short function per verb. Heavy imports wait for the verb."""
+"""The command line: one short function per verb. Heavy imports wait for the verb."""

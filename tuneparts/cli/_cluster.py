@@ -94,8 +94,8 @@ def submit(
     if results is not None:
         if not PurePosixPath(results).is_absolute():
             raise ConfigError(
-                f"results lie in a folder of the cluster that stays, but got `{results}`. Give an "
-                "absolute path that its head node keeps, such as /srv/tuneparts/results."
+                f"--results {results}: not an absolute path. Give one that the cluster's head node "
+                "keeps, such as /srv/tuneparts/results."
             )
         variables["TUNEPARTS_RESULTS"] = results
     for variable, value in [*variables.items(), *(("", word) for word in words)]:
@@ -148,23 +148,19 @@ def _job_server(address: str) -> Iterator[None]:
         ) from None
     except (ImportError, RuntimeError, OSError, ValueError) as error:
         why = " ".join(redact(str(error)).split())
-        cure = (
+        advice = (
             "No node of it runs Ray's agent: start its head with `ray start --head` where "
             "`ray[default]` is installed, and wait until `ray status` lists the node."
             if "No available agent" in why
             else "Its head node needs `ray[default]`, and its port must be open to you (try "
             "`ssh -L`). Look at jobs with `ray job list --address`."
         )
-        raise ClusterError(f"job server {redact(address)}: {why:.500}. {cure}") from error
+        raise ClusterError(f"job server {redact(address)}: {why:.500}. {advice}") from error
 
 
 @contextmanager
 def _staged(search_file: Path | None) -> Iterator[Path]:
-    """A folder with this package, the search file and the modules beside it that it imports.
-
-    They go as they are written, so lines that look like secrets are named on stderr. A run that is
-    continued has kept its code, so that there is no search file.
-    """
+    """This package and the search file in a folder; lines that look like secrets are named."""
     files = [] if search_file is None else [search_file, *code.neighbours(search_file)]
     for file in files:
         lines = file.read_text("utf-8", "replace").splitlines() if file.is_file() else []
@@ -292,10 +288,7 @@ def node_rows(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def wall_seconds(
     work: Mapping[str, float], longest: Mapping[str, float], at_once: Mapping[str, int]
 ) -> float:
-    """Of a search whose arms share the cluster: at least its longest trial.
-
-    By arm: seconds of all its trials, of one trial, and how many trials the cluster holds.
-    """
+    """Seconds of a search whose arms share the cluster: at least those of its longest trial."""
     shared = sum(seconds / max(1, at_once[arm]) for arm, seconds in work.items())
     return max([shared, *longest.values()], default=0.0)
 

@@ -16,11 +16,7 @@ from tuneparts.search.spec import Search
 
 
 def seconds_per_arm(search: Search, console: Console) -> dict[str, float]:
-    """Seconds of one step of each arm, evaluation included in proportion.
-
-    Two short intervals and one longer one separate training from evaluation. On a CPU it is CPU
-    time, so that what else runs here does not count.
-    """
+    """CPU (or GPU) seconds of one step of each arm, evaluation included in proportion."""
     import torch
 
     from tuneparts.training.learner import Context, available_device
@@ -101,10 +97,7 @@ def spared_steps(search: Search) -> dict[str, int]:
 
 
 def plan_rows(search: Search, costs: Mapping[str, float] | None) -> list[dict[str, Any]]:
-    """What each arm will take, with the time if the seconds of a step of each arm are given.
-
-    Steps are those of all its trials; what is tried again from a checkpoint is not counted twice.
-    """
+    """What each arm will take in all its trials; hours where the seconds of a step are given."""
     rows: list[dict[str, Any]] = []
     spared = spared_steps(search)
     for arm in search.arms:

@@ -1,4 +1,4 @@
-"""The verbs that say what there is: methods, nets, searches, data and their fields; and new."""
+"""The verbs that list what there is: methods, nets, searches, runs, data; and new."""
 
 import ast
 import inspect
@@ -6,7 +6,7 @@ import re
 import textwrap
 import types
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from importlib.util import find_spec
 from itertools import pairwise
@@ -17,6 +17,7 @@ import typer
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+import tuneparts
 from tuneparts.cli import _options
 from tuneparts.cli._output import Form, put, terminal
 from tuneparts.core import atomic
@@ -39,7 +40,7 @@ _DEEPEST = 2
 """Dots of a path below which configs inside are not followed."""
 
 
-@app.command(epilog=_options.words("hyper", "step"))
+@app.command(epilog=_options.words("step"))
 def methods(
     name: _options.SomeMethod = None, as_json: _options.Json = False, as_csv: _options.Csv = False
 ) -> None:
@@ -124,6 +125,20 @@ def searches(
 
 
 @app.command()
+def runs(as_json: _options.Json = False, as_csv: _options.Csv = False) -> None:
+    """List all runs, the newest first: when each began, its status, and how many trials ended."""
+    form = Form.of(as_json=as_json, as_csv=as_csv)
+    with terminal(form).status("reading the runs"):
+        found = tuneparts.runs()
+    if found.empty and form is Form.TABLE:
+        terminal().print("there is no run yet. Start with `tuneparts search rotated_digits`.")
+        return
+    rows: list[dict[Any, Any]] = found.to_dict("records")
+    hint = "Read one: tuneparts report NAME. Continue one: tuneparts resume NAME"
+    put(form, "runs", rows, hint, numbers=["done", "open", "failed"])
+
+
+@app.command()
 def data(
     name: Annotated[
         str | None, typer.Argument(help="One set, with the fields that a search may set.")
@@ -205,7 +220,7 @@ def new(
     elif path.exists():
         why = f"{path} is there already"
     elif name in load.available():
-        why = "tuneparts brings a search of this name along"
+        why = "tuneparts has a search of this name"
     if why:
         raise ConfigError(f"`{name}`: {why}. Choose another.")
     path.parent.mkdir(exist_ok=True)
@@ -236,11 +251,8 @@ def fields_of(
     for name, field in cls.model_fields.items():
         if name == "method":  # it says which class this is
             continue
-        default = (
-            field.get_default(call_default_factory=True, validated_data={})
-            if given is None
-            else getattr(given, name)
-        )
+        usual = partial(field.get_default, call_default_factory=True, validated_data={})
+        default = usual() if given is None else getattr(given, name)
         bounds = [
             f"{sign} {getattr(one, key):g}"
             for one in field.metadata
@@ -251,7 +263,7 @@ def fields_of(
         inner = _inner(field.annotation, default)
         meaning = _docstrings(cls).get(name) or (first_paragraph(inner) if inner else "")
         if not meaning and name == "kind":
-            meaning = "Which kind; the fields beside it are those of the default."
+            meaning = "Which kind; the other fields are those of the default."
         shown = "" if inner and isinstance(default, BaseModel) else _shown(default)
         yield Field(prefix + name, takes, shown, meaning)
         if inner is not None and prefix.count(".") < _DEEPEST:
@@ -264,7 +276,6 @@ def first_paragraph(thing: object) -> str:
 
 
 def _shown(default: Any) -> str:
-    """A default as `--set` would take it."""
     if default is PydanticUndefined:
         return "needed"
     if isinstance(default, BaseModel):
@@ -277,7 +288,6 @@ def _shown(default: Any) -> str:
 
 
 def _type(kind: Any) -> str:
-    """The values that a field takes, in words."""
     parts = list(_parts(kind))
     if len(parts) > 1:
         named = [one for one in parts if one is not type(None)]

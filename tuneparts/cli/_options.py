@@ -62,10 +62,10 @@ Trials = Annotated[
     int | None,
     typer.Option(help="Trials per searching arm; a population or a grid stays as it is."),
 ]
-Seeds = Annotated[str | None, typer.Option(help="Replicates, as in 0,1,2.")]
+Seeds = Annotated[str | None, typer.Option(help="Seeds to run under, as in 0,1,2.")]
 Arms = Annotated[
     str | None,
-    typer.Option(help="Run these only, as in none,oracle; an arm brings the one it follows."),
+    typer.Option(help="Run these only, as in none,oracle, with their source arms."),
 ]
 Set = Annotated[
     list[str] | None,
@@ -88,7 +88,7 @@ MethodSet = Annotated[
     ),
 ]
 Storage = Annotated[
-    str | None, typer.Option(help="Where checkpoints lie: a path or URI that all nodes reach.")
+    str | None, typer.Option(help="Where checkpoints are kept: a path or URI that all nodes reach.")
 ]
 Resume = Annotated[
     bool,

@@ -27,9 +27,8 @@ class Form(StrEnum):
 
     @classmethod
     def of(cls, *, as_json: bool, as_csv: bool) -> "Form":
-        """What `--json` and `--csv` ask for."""
         if as_json and as_csv:
-            raise ConfigError("one form is printed at a time, but got `--json` and `--csv`.")
+            raise ConfigError("--json, --csv: both are given. Leave one out.")
         return cls.JSON if as_json else cls.CSV if as_csv else cls.TABLE
 
 

@@ -49,11 +49,10 @@ def report(
 
 
 def load(name: str | None) -> "tuneparts.Results":
-    """Find a run or published results, and only then import pandas, which takes half a second."""
-    if name is not None and (Path(name) / "trials.csv").is_file():
-        return tuneparts.load(name)
-    run = runs.named(settings.current().results_dir, name, begun=True)
-    return tuneparts.Results(run)
+    """Refuse a name that is not there, and only then import pandas, which takes half a second."""
+    if name is None or not Path(name).is_dir():
+        runs.named(settings.current().results_dir, name, begun=True)
+    return tuneparts.load(name)
 
 
 def show(results: "tuneparts.Results", console: Console) -> dict[str, Path]:
@@ -63,7 +62,7 @@ def show(results: "tuneparts.Results", console: Console) -> dict[str, Path]:
     with console.status("writing the report"):
         paths = results.write_report()
     said = f"report      {_short(paths['report.html'])} (with {len(paths) - 1} tables and figures "
-    console.print(f"{said}beside it)", soft_wrap=True)
+    console.print(f"{said}next to it)", soft_wrap=True)
     return paths
 
 
@@ -80,7 +79,7 @@ def _short(path: Path) -> Path:
     return path.absolute().relative_to(here) if path.absolute().is_relative_to(here) else path
 
 
-@app.command(epilog=_options.words("arm", "replicate"))
+@app.command(epilog=_options.words("arm", "seed"))
 def compare(
     run: _options.Read = None,
     pairs: Annotated[
@@ -109,7 +108,7 @@ def compare(
     as_json: _options.Json = False,
     as_csv: _options.Csv = False,
 ) -> None:
-    """Say which arms are better, worse, equivalent, or cannot be told apart."""
+    """Say which arms are better, worse or equivalent, or that the data is inconclusive."""
     form = Form.of(as_json=as_json, as_csv=as_csv)
     # A pair that is asked for twice is one comparison.
     asked = None if pairs is None else list(dict.fromkeys(map(parse_pair, pairs.split(","))))
@@ -118,16 +117,16 @@ def compare(
     from tuneparts.results.run_data import cost_note
     from tuneparts.results.statistics import bounds
 
-    found = results.compare(asked, against=against, metric=metric, within=within, at=at)
+    found = results.comparisons_of(asked, against=against, metric=metric, within=within, at=at)
     margin = results.metadata.within if within is None else within
     if form is not Form.TABLE:
         rows = []
         for one in found:
             rows.append({**vars(one), **bounds(one.interval)})
-            del rows[-1]["interval"], rows[-1]["decision"]
-            if one.decision is not None:  # replicates were added until it was decided
+            del rows[-1]["interval"], rows[-1]["decision"], rows[-1]["metric"]
+            if one.decision is not None:  # seeds were added until it was decided
                 rows[-1] |= bounds(one.decision.interval, "always_valid_")
-                rows[-1]["always_valid_verdict"] = one.decision.verdict or "cannot tell"
+                rows[-1]["always_valid_verdict"] = one.decision.verdict or "inconclusive"
         facts = {"run": results.name, "metric": metric, "within": margin, "at": at}
         _output.write(form, "comparisons", rows, **facts)
         return
@@ -142,7 +141,7 @@ def parse_pair(text: str) -> tuple[str, str]:
     """Read two arms from `a:b`."""
     one, _, other = text.partition(":")
     if not (one and other):
-        raise ConfigError(f"a pair of arms is written as `a:b`, but got `{text}`.")
+        raise ConfigError(f"`{text}`: no pair of arms. Write `a:b`.")
     return one.strip(), other.strip()
 
 
@@ -180,7 +179,7 @@ def ranks(
     """Compare arms over several runs as one benchmark: which one is good on every task?
 
     Scores are put between the references of each task that has two, and summarised by their
-    interquartile mean with an interval over tasks and replicates; the probability of improvement
+    interquartile mean with an interval over tasks and seeds; the probability of improvement
     over one arm is of all tasks.
     """
     form = Form.of(as_json=as_json, as_csv=as_csv)
@@ -188,15 +187,15 @@ def ranks(
     from tuneparts.results import ranks as over_tasks
     from tuneparts.results.figures.scores import tasks
 
-    # What could not be drawn or told apart is refused before the work, not after it.
+    # What could not be drawn or distinguished is refused before the work, not after it.
     kinds = [".html"] if page.browser() is None else [".html", ".svg"]
     if plot is not None and (plot.suffix not in kinds or not plot.parent.is_dir()):
-        cure = "in a folder that is there (.svg needs Chromium)."
-        raise ConfigError(f"`{plot}`: a plot is a file of the kind {' or '.join(kinds)} {cure}")
+        needs = "in a folder that is there (.svg needs Chromium)."
+        raise ConfigError(f"`{plot}`: a plot is a file of the kind {' or '.join(kinds)} {needs}")
     folders = {Path(name).resolve() for name in names if Path(name).is_dir()}
     if len({folder.name for folder in folders}) < len(folders):
         said = ", ".join(sorted(map(str, folders)))
-        raise ConfigError(f"{said}: released folders have names of their own. Rename one.")
+        raise ConfigError(f"{said}: two released folders have the same name. Rename one.")
     found = list({one.name: one for one in map(load, names)}.values())
     searches = {one.name: one.search_facts for one in found}
     scales = {name: str(facts.get("scale")) for name, facts in searches.items()}
@@ -230,10 +229,7 @@ def ranks(
 
 
 def difference(data: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[Any]]:
-    """The one field of the data in which runs of a search differ, with its values.
-
-    Where there is no such field, `run` and the runs' names. `data` has each run's data config.
-    """
+    """The one field of the data in which runs differ, with its values; else the runs' names."""
     first, *others = data.values()
     fields = [key for key in first if any(other.get(key) != first[key] for other in others)]
     searches = {name.partition("/")[0] for name in data}
@@ -244,7 +240,7 @@ def difference(data: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[Any]]:
     return "run", list(data)
 
 
-@app.command(epilog=_options.words("arm", "trial"))
+@app.command(epilog=_options.words("arm"))
 def export(
     run: _options.Run = None,
     to: Annotated[str, typer.Option(help="optuna, csv, parquet or results.")] = "optuna",
@@ -274,7 +270,7 @@ def export(
     console.print("\n".join(lines), soft_wrap=True)
 
 
-@app.command(epilog=_options.words("trial"))
+@app.command()
 def verify(
     run: _options.Run = None,
     trials: Annotated[int, typer.Option(min=1, help="How many trials, chosen at random.")] = 5,
@@ -338,7 +334,7 @@ def register(
     from tuneparts.tracking import models
 
     console = terminal()
-    # The first seed is taken: there is nothing to choose between replicates.
+    # The first seed is taken: there is nothing to choose between seeds.
     trial = results.selected_trial(results.best_arm() if arm is None else arm)
     uri = store.resolve(settings.current().tracking_uri)
     with console.status(f"registering the net of {trial}"):

@@ -30,7 +30,7 @@ PATIENCE = 30.0
 """Seconds that a driver may take to answer."""
 
 
-@app.command(epilog=_options.words("search", "arm", "trial", "replicate", "scale", "step"))
+@app.command(epilog=_options.words("search", "arm", "seed", "scale", "step"))
 def search(
     name: _options.Search,
     scale: _options.Scale = "cpu",
@@ -51,7 +51,7 @@ def search(
     as_csv: _options.Csv = False,
 ) -> None:
     """Run a search and print the table that answers its question."""
-    replicates, form = parse_seeds(seeds), Form.of(as_json=as_json, as_csv=as_csv)
+    numbers, form = parse_seeds(seeds), Form.of(as_json=as_json, as_csv=as_csv)
     place = place_of(address, local=local, ray=ray, cpus=cpus)
     path, console = load.find(name), terminal(form)
     with console.status("reading the search file"):
@@ -59,7 +59,7 @@ def search(
             str(path),
             scale=scale,
             trials=trials,
-            seeds=replicates,
+            seeds=numbers,
             arms=None if arms is None else arms.split(","),
             changes=changes or [],
         )
@@ -81,7 +81,7 @@ def place_of(address: str | None, *, local: bool, ray: bool, cpus: float | None)
     """The place that the flags of a verb name."""
     if local and (ray or address):
         other = "--ray" if ray else "--address"
-        raise ConfigError(f"`--local` runs a search without Ray, but got `{other}` too.")
+        raise ConfigError(f"--local: runs without Ray, but got `{other}` too. Leave one out.")
     return Place("local" if local else "ray" if ray else None, address, cpus)
 
 
@@ -92,7 +92,7 @@ def parse_seeds(text: str | None) -> list[int] | None:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
-        raise ConfigError(f"seeds are whole numbers with commas, but got `{text}`.") from None
+        raise ConfigError(f"--seeds {text}: no whole numbers. Write `--seeds 0,1,2`.") from None
 
 
 def refuse_temporary_results() -> None:
@@ -100,9 +100,8 @@ def refuse_temporary_results() -> None:
     results, is_job = settings.current().results_dir, "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ
     if is_job and results.is_relative_to(Path.cwd()):
         raise ConfigError(
-            f"results outlive the job that makes them, but they would lie in {results}, which Ray "
-            "removes. Name a folder that stays: `tuneparts submit --results PATH`, or "
-            "TUNEPARTS_RESULTS on the cluster."
+            f"{results}: Ray removes this results folder when the job ends. Name one that stays: "
+            "`tuneparts submit --results PATH`, or TUNEPARTS_RESULTS on the cluster."
         )
 
 
@@ -114,7 +113,7 @@ def execute(
     retry_failed: bool = False,
     form: Form = Form.TABLE,
 ) -> None:
-    """Run what is left of a run, follow it, and print what it found."""
+    """Run what is left of a run, and print what it found."""
     console.print(f"run {made.name}", soft_wrap=True)
     with console.status("reading what the run needs"):
         from tuneparts.results import running
@@ -136,20 +135,17 @@ def execute(
         _reading.write(results, form)
     trials = results.trials
     if len(trials) and (trials["outcome"] == "failed").all():
-        first = trials.iloc[0]
+        first, name = trials.iloc[0], results.run.name
         raise AllFailedError(
-            f"a search finds something if at least one trial finishes, but all {len(trials)} "
-            f"failed; {first['trial']}: {first['error']} Logs and tracebacks lie with the run; "
-            f"`tuneparts resume {results.run.name} --retry-failed` tries again."
+            f"{name}: {len(trials)} of {len(trials)} trials failed; {first['trial']}: "
+            f"{first['error']} Logs and tracebacks are in the run's folder; `tuneparts resume "
+            f"{name} --retry-failed` tries again."
         )
 
 
 @contextmanager
 def _as_ctrl_c() -> Iterator[list[int]]:
-    """Let SIGTERM and SIGHUP interrupt the block; yields the list of those that came.
-
-    Batch systems and containers send SIGTERM, a closed terminal SIGHUP. Only the first interrupts.
-    """
+    """Let the first SIGTERM or SIGHUP interrupt the block; yields the list of those that came."""
     came: list[int] = []
 
     def interrupt(number: int, _: FrameType | None) -> None:
@@ -172,10 +168,7 @@ def _as_ctrl_c() -> Iterator[list[int]]:
 
 
 def where_to_look(run: runs.Run) -> str:
-    """Where MLflow shows a run: a link to its experiment on a server, else the verb that serves it.
-
-    The server is not asked: the run's folder knows the experiment since it was tracked.
-    """
+    """Where MLflow shows a run: its experiment on a server, else the verb that serves it."""
     from tuneparts.tracking import card, record
 
     uri = settings.current().tracking_uri
@@ -204,24 +197,22 @@ def resume(
         said = f"{found.name} ran on the Ray cluster at {began_at}."
         if not (sys.stdin.isatty() and typer.confirm(f"{said} Continue it on this machine?")):
             here = "`--local` or `--ray` for this machine"
-            raise ConfigError(f"{said} Say `--address {began_at}` to continue it there, or {here}.")
+            raise ConfigError(f"{said} Add `--address {began_at}` to continue it there, or {here}.")
     console.print(found.card["search"].get("question", ""))
     execute(found, place, console, retry_failed=retry_failed)
 
 
-@app.command(epilog=_options.words("arm", "trial", "replicate"))
+@app.command(epilog=_options.words("arm", "seed"))
 def extend(
     run: _options.NeededRun,
     trials: Annotated[
         str | None,
         typer.Option(help="Trials of each searching arm in all, or of some: random=128,gp=64."),
     ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(help="More replicates of every arm, as in 5,6,7.")
-    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="More seeds of every arm, as in 5,6,7.")] = None,
     arms: Annotated[
         str | None,
-        typer.Option(help="New arms of the search file, as in gp,tpe, with those they follow."),
+        typer.Option(help="New arms of the search file, as in gp,tpe, with their source arms."),
     ] = None,
     search: Annotated[
         str | None,
@@ -234,28 +225,28 @@ def extend(
     dry_run: Annotated[bool, typer.Option(help="Say what would be new; run nothing.")] = False,
     until_decided: Annotated[
         str | None,
-        typer.Option(help="Add replicates of two arms until a:b is decided.", metavar="A:B"),
+        typer.Option(help="Add seeds of two arms until a:b is decided.", metavar="A:B"),
     ] = None,
     within: Annotated[
         float | None, typer.Option(help="With it: margin within which the two count as equivalent.")
     ] = None,
-    at_most: Annotated[int, typer.Option(min=3, help="With it: replicates in all.")] = 20,
+    at_most: Annotated[int, typer.Option(min=3, help="With it: seeds in all.")] = 20,
     metric: Annotated[str, typer.Option(help="With it: what is compared.")] = "test/accuracy",
 ) -> None:
     """Add trials, seeds and arms to a run, and run only what is new.
 
     The table is then that of one search of the final size. What would change trials that have run
-    is refused. An interrupted extension goes on with `tuneparts resume`. `--until-decided` adds one
-    replicate of two arms after the other, and stops by an interval that holds however often one
-    looks, or after `--at-most`.
+    is refused. An interrupted extension goes on with `tuneparts resume`. `--until-decided` adds
+    seeds of two arms one by one, and stops by an interval that holds however often one looks, or
+    after `--at-most`.
     """
     if until_decided is not None and (trials or seeds or arms or search or dry_run):
         raise ConfigError(
-            "`--until-decided` adds replicates of two arms and nothing else, but got more. "
-            "Extend the run twice."
+            "--until-decided: adds seeds of two arms and nothing else, but got more. Extend the "
+            "run twice."
         )
     pair = None if until_decided is None else _reading.parse_pair(until_decided)
-    numbers, replicates = parse_trials(trials), parse_seeds(seeds) or ()
+    numbers, added = parse_trials(trials), parse_seeds(seeds) or ()
     from tuneparts.results import running
 
     place, console = place_of(address, local=local, ray=ray, cpus=cpus), terminal()
@@ -264,7 +255,7 @@ def extend(
     where = place.settled(found.search)
     if pair is None:
         names = [] if arms is None else arms.split(",")
-        more: dict[str, Any] = {"trials": numbers, "seeds": replicates}
+        more: dict[str, Any] = {"trials": numbers, "seeds": added}
         found, news = running.grow(found, where, arms=names, search=search, dry_run=dry_run, **more)
         console.print("\n".join(news or ["nothing is new"]), soft_wrap=True)
         if not dry_run:
@@ -276,11 +267,11 @@ def extend(
     ):
         span = step.interval
         bounds = f"always-valid 95 % interval {span.low:+.4f} to {span.high:+.4f}"
-        said = f"{step.num} replicates: {metric} of {one} - {other} {step.mean:+.4f}, "
+        said = f"{step.num} seeds: {metric} of {one} - {other} {step.mean:+.4f}, "
         said += bounds if math.isfinite(span.low) else "no interval yet"
         console.print(said, soft_wrap=True)
     words = {
-        "": f"cannot tell {one} from {other} with {step.num} replicates",
+        "": f"{one} compared with {other} is inconclusive with {step.num} seeds",
         "equivalent": f"{one} and {other} are equivalent within {within}",
     }
     console.print(words.get(step.verdict, f"{one} is {step.verdict} than {other}"))

@@ -19,7 +19,7 @@ from tuneparts.search.load import parse_change
 app = typer.Typer()
 
 
-@app.command(epilog=_options.words("hyper", "step"))
+@app.command(epilog=_options.words("step"))
 def fit(
     method: _options.Method,
     data: Annotated[str, typer.Option(help="A set of `tuneparts data`.")] = "digits",
@@ -131,7 +131,7 @@ def compress(
             raise ConfigError(f"{trial}: has no single net. Take another arm by `--arm`.")
         note = f"the net of {redaction.redact(str(trial))}"
         if learner.config.hypers != type(learner.config.hypers)():
-            note += "; its hypers act around it and are not part of the file"
+            note += "; its hyperparameters act around it and are not part of the file"
         console.print(note)
         own.setdefault("batch_size", learner.config.batch_size)
         net, task = learner.trained_net(), learner.context.task

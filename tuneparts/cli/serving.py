@@ -82,8 +82,8 @@ def dashboard(
             "the dashboard needs Streamlit, which is not installed. "
             "Run `pip install 'tuneparts[dashboard]'`."
         )
-    package = Path(tuneparts.__file__).parent  # the app is beside it in a checkout, else inside
-    places = [package.parent / "dashboards" / "door.py", package / "_dashboards" / "door.py"]
+    package = Path(tuneparts.__file__).parent  # the app is next to it in a checkout, else inside
+    places = [package.parent / "dashboards" / "auth.py", package / "_dashboards" / "auth.py"]
     found = places[0] if places[0].is_file() else places[1]
     access.refuse_used(access.LOOPBACK, port)
     token = access.new_token()
@@ -114,10 +114,7 @@ def _open_when_ready(address: str, host: str, port: int) -> None:
 
 
 def _open_now(address: str) -> None:
-    """Lead a browser to an address by way of a private file, which is removed a little later.
-
-    The address may carry a token, and other users could read it on a command line.
-    """
+    """Lead a browser there by a private file: an address on a command line can be read by all."""
     with tempfile.NamedTemporaryFile("w", suffix=".html", prefix="tuneparts-") as file:
         file.write(f'<meta http-equiv="refresh" content="0;url={html.escape(address)}">')
         file.flush()

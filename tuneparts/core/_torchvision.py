@@ -1,6 +1,6 @@
-"""The one place that imports torchvision, also beside a torch without its C++ operators.
+"""The one place that imports torchvision, also with a torch without its C++ operators.
 
-torchvision's wheel on the public index is built for CUDA. Beside a CPU-only torch its operators do
+torchvision's wheel on the public index is built for CUDA. With a CPU-only torch its operators do
 not load, and the plain import ends in "operator torchvision::nms does not exist", although data
 sets, transforms and classification nets need none of them.
 """
@@ -14,10 +14,7 @@ _declared: list[Any] = []  # an operator lives as long as its `torch.library.Lib
 
 
 def load() -> ModuleType:
-    """The torchvision package, imported plainly or, if that fails, with `nms` and `qnms` declared.
-
-    The declared operators have a name and a signature but no kernel: calling one is an error.
-    """
+    """The torchvision package; if it does not import, with `nms` and `qnms` without kernels."""
     try:
         return importlib.import_module("torchvision")
     except RuntimeError as error:

@@ -57,7 +57,6 @@ def refuse_used(host: str, port: int) -> None:
 
 
 def _problem(host: str, port: int) -> str:
-    """Why a server cannot listen there; empty if it can."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         # Servers set it too: a port whose last connections are only just closed is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -81,10 +80,7 @@ class Login:
 
 
 def use_ray_token() -> bool:
-    """Make Ray ask for and send the token of `TUNEPARTS_RAY_TOKEN_FILE`; whether one is set.
-
-    Call it before Ray is initialised: Ray reads the environment once.
-    """
+    """Make Ray, before it starts, use `TUNEPARTS_RAY_TOKEN_FILE`; whether it is set."""
     path = settings.current().ray_token_file
     if path is None:
         return False
@@ -106,11 +102,8 @@ def tracking_login() -> Login | None:
 
 
 def use_tracking_login() -> bool:
-    """Make MLflow's client send the login; whether one is set.
-
-    The environment names our plugin of MLflow (`tracking.login`), which reads the file at each
-    request. The password itself is not there, where every trial and its children would find it.
-    """
+    """Make MLflow's client send the login; whether one is set."""
+    # Our plugin reads the file at each request: the environment of trials has no password.
     is_set = tracking_login() is not None
     if is_set:
         os.environ["MLFLOW_TRACKING_AUTH"] = MLFLOW_PLUGIN
@@ -153,10 +146,7 @@ def new_token() -> str:
 
 
 class TokenAuth:
-    """An ASGI application in front of another one, which lets in who knows the token.
-
-    The token is that of the environment when not given; without one it does not start.
-    """
+    """Lets those into an ASGI application who know the token; without one it does not start."""
 
     def __init__(self, app: App, token: str | None = None) -> None:
         self._app = app

@@ -12,11 +12,7 @@ from tuneparts.core.errors import SecurityError
 
 @contextmanager
 def replacing(path: Path, *, fsync: bool = False) -> Iterator[BinaryIO]:
-    """Open a file for writing that takes the place of `path` when the block ends well.
-
-    If the block raises, `path` stays as it was. Missing parent folders are made. With `fsync` a
-    power cut cannot leave an empty file under the new name.
-    """
+    """Write a file that replaces `path` if the block ends well; `fsync` is for power cuts."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # The random part keeps two writers of one path apart, also in two threads of one process.
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")

@@ -2,9 +2,9 @@
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from tuneparts.core.errors import ConfigError
 
@@ -22,9 +22,9 @@ class Config(BaseModel):
         for key in values if isinstance(values, Mapping) else ():
             if key not in cls.model_fields:
                 near = difflib.get_close_matches(str(key), cls.model_fields, n=1)
-                cure = f" Did you mean `{near[0]}`?" if near else ""
+                hint = f" Did you mean `{near[0]}`?" if near else ""
                 raise ValueError(
-                    f"`{key}` is not a field of {cls.__name__}.{cure} "
+                    f"`{key}` is not a field of {cls.__name__}.{hint} "
                     f"Fields: {', '.join(cls.model_fields)}."
                 )
         return values
@@ -32,9 +32,9 @@ class Config(BaseModel):
     def replaced(self, changes: Mapping[str, Any]) -> Self:
         """A copy with fields changed by dotted path (`"optimiser.lr"`), validated as a whole."""
         tree = self.model_dump()
-        for path, value in changes.items():
+        for path in sorted(changes, key=lambda path: path.rpartition(".")[2] != "kind"):
             *parents, leaf = path.split(".")
-            node = tree
+            node, config = tree, cast("Any", self)
             for parent in parents:
                 if parent in node and node[parent] is None:
                     node[parent] = {}
@@ -43,16 +43,33 @@ class Config(BaseModel):
                         f"`{path}` of {type(self).__name__}: `{parent}` is not there or has no "
                         f"fields. Fields here: {', '.join(node)}."
                     )
-                node = node[parent]
-            node[leaf] = value
-        return parse(type(self), tree)
+                node, config = node[parent], getattr(config, parent, None)
+            if leaf == "kind" and isinstance(config, Config):
+                _drop_foreign(node, type(config), changes[path])
+            node[leaf] = changes[path]
+        made = parse(type(self), tree)
+        # What nobody has set stays so: an arm takes it over from its search.
+        made.model_fields_set.intersection_update(
+            self.model_fields_set | {path.partition(".")[0] for path in changes}
+        )
+        return made
+
+
+def _drop_foreign(tree: dict[str, Any], cls: Any, kind: Any) -> None:
+    """Drop the fields of a config that its sister class of another kind does not have."""
+    for sister in cls.__bases__[0].__subclasses__():
+        if "kind" in sister.model_fields and sister.model_fields["kind"].default == kind:
+            for name in tree.keys() - sister.model_fields.keys():
+                del tree[name]
+
+
+def usually(kind: str) -> BeforeValidator:
+    """Of a union by `kind`: which one a mapping without a kind is."""
+    return BeforeValidator(lambda it: {"kind": kind, **it} if isinstance(it, Mapping) else it)
 
 
 def differing(value: Any, tree: Any) -> Any:
-    """What of a config differs from its defaults, so that a field that is new changes no digest.
-
-    The value is a config, or anything in one; the tree is the same as JSON has it.
-    """
+    """What of a config (`tree` in JSON) is not its default: a new field changes no digest."""
     if isinstance(value, BaseModel) and isinstance(tree, dict):
         found, fields = {}, dict(value)
         for name, part in tree.items():
@@ -87,8 +104,13 @@ def sentence(error: ValidationError, values: Any = None) -> str:
     """What pydantic found wrong in `values`: the field (of an arm by its name), its value, why."""
     lines = []
     for item in error.errors():
-        where = _where(item["loc"], values) or error.title
+        # Of a whole config: the last word of its path may be the tag of a union.
+        is_whole = item["type"] == "value_error" and isinstance(item["input"], Mapping)
+        where = _where((*item["loc"], *[""] * is_whole), values).rstrip(".") or error.title
         message = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
+        if item["type"] == "union_tag_invalid":
+            where, message = f"{where}.kind", f"must be one of {item['ctx']['expected_tags']}"
+            item["input"] = item["ctx"]["tag"]
         if item["type"] not in {"value_error", "missing"}:
             where = f"`{where}` = {item['input']!r:.200}"
         lines.append(f"{where}: {message}")

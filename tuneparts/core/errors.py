@@ -7,10 +7,7 @@ from typing import ClassVar
 
 
 def printable(text: str) -> str:
-    """A text with control characters as their escapes, so that a terminal does not obey them.
-
-    Names in files of strangers reach messages, and could move its cursor or hide what is before.
-    """
+    """A text with control characters escaped: names in files must not steer a terminal."""
     return re.sub(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]", lambda sign: repr(sign[0])[1:-1], text)
 
 

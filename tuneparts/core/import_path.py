@@ -17,10 +17,7 @@ _MAIN = ("__main__", "__mp_main__")
 
 
 def of(thing: Any) -> str:
-    """Name a class or function by its import path; refuse what another process could not import.
-
-    What a script defines is named by the script's file, because workers run no script.
-    """
+    """The import path of what another process can import; of a script's things, by its file."""
     is_bound = inspect.ismethod(thing) and not inspect.isclass(thing.__self__)
     if is_bound or not isinstance(getattr(thing, "__qualname__", None), str):
         raise ConfigError(f"{thing!r:.100}: is no class or function with a name. {_CURE}")

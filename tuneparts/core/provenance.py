@@ -68,10 +68,7 @@ def packages() -> list[str]:
 
 
 def repository(folder: Path) -> dict[str, Any] | None:
-    """Name, commit and cleanness of the git repository around a folder; None if there is none.
-
-    Addresses of remotes are left out, for they may hold keys.
-    """
+    """The git repository around a folder, if any; no remotes, whose addresses may hold keys."""
     try:
         top, head, changed = (
             subprocess.check_output(
@@ -89,11 +86,7 @@ def repository(folder: Path) -> dict[str, Any] | None:
 
 
 def usable_cpus(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Count the CPUs that this process may use.
-
-    A batch system pins a job to some CPUs (its affinity), and a container gets a share of their
-    time (its quota, shown in `cgroups`); the smaller one counts, rounded up.
-    """
+    """Count the CPUs that this process may use, by its affinity and its container's quota."""
     is_linux = hasattr(os, "sched_getaffinity")
     allowed = len(os.sched_getaffinity(0)) if is_linux else os.cpu_count() or 1
     try:

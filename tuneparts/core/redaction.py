@@ -111,7 +111,6 @@ class Redactor:
         self._values = re.compile("|".join(patterns)) if patterns else None
 
     def text(self, text: str) -> str:
-        """The text with every secret masked."""
         if self._values is not None:
             text = self._values.sub(MASK, text)
         for shape, masked in _SHAPES:
@@ -119,10 +118,7 @@ class Redactor:
         return text
 
     def tree(self, value: Any) -> Any:
-        """A tree of plain values with the secrets in its texts masked.
-
-        A text under a secret's name goes whole. Names keep to letters that every store takes.
-        """
+        """Mask the secrets in a tree's texts; a text under a secret's name goes whole."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""How parts of a search (methods, nets, data, hypers, algorithms, ...) are named.
+"""How parts of a search (methods, nets, data, hyperparameters, algorithms, ...) are named.
 
 By a short name of ours, an entry point of an installed package, or an import path
 `package.module:Name`. Nothing is imported until it is asked for.
@@ -73,14 +73,9 @@ class Registry:
 
 
 class Named(Config, ABC):
-    """A part of a search that is an object in Python, and in JSON its fields with a `kind`.
-
-    The kind is filled in by the class itself, so a class needs no registration; but an import must
-    find it: it stands at the top of a module, not inside a function.
-    """
+    """A part of a search; in JSON its fields with a `kind`, by which the class is imported."""
 
     registry: ClassVar[Registry]
-
     kind: str = ""
 
     @field_validator("kind", mode="before")

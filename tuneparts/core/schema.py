@@ -67,7 +67,6 @@ class Metric:
         return self.name.split("/")[0] in {"test", "corrupted", "anytime", "interpolation"}
 
     def better(self, a: float, b: float) -> bool:
-        """Whether `a` is strictly better than `b`."""
         return a > b if self.direction is Direction.UP else a < b
 
 
@@ -98,7 +97,7 @@ def _hyper(name: str, unit: str, meaning: str) -> Metric:
 
 _METRICS = [
     Metric("train/loss", _DOWN, "nats", 4, "mean training loss over the interval"),
-    Metric("train/hyper_loss", _DOWN, "nats", 4, "mean loss of the hyper steps"),
+    Metric("train/hyper_loss", _DOWN, "nats", 4, "mean loss of hyperparameter steps"),
     Metric("train/lr", _NONE, "", 6, "learning rate at the end of the interval"),
     *_scores("val", "held-out validation data"),
     *_scores("test", "test data"),
@@ -132,7 +131,7 @@ _METRICS = [
     _hyper("contrast", "log", "largest log-change of contrast"),
     Metric("communication/up", _DOWN, "bytes", 0, "weights sent by clients so far"),
     Metric("communication/down", _DOWN, "bytes", 0, "weights sent to clients so far"),
-    Metric("communication/hypers", _DOWN, "bytes", 0, "hypers and their gradients so far"),
+    Metric("communication/hypers", _DOWN, "bytes", 0, "hyperparameters and their gradients"),
     Metric("communication/total", _DOWN, "bytes", 0, "all that was sent so far"),
     Metric("communication/up_per_round", _DOWN, "bytes", 0, "`up`, mean of the interval"),
     Metric("communication/down_per_round", _DOWN, "bytes", 0, "`down`, likewise"),
@@ -252,11 +251,7 @@ def objective_metric(name: str) -> Metric:
 
 
 def best_index(scores: Mapping[int, float | None], metric: Metric) -> int | None:
-    """Select the trial with the best score: the one rule, for followers and for reports.
-
-    Ties go to the smaller index. A single candidate needs no score, because there is nothing to
-    choose; among several, those without a finite score are out.
-    """
+    """The trial with the best finite score, or the only one; ties go to the smaller index."""
     if len(scores) == 1:
         return next(iter(scores))
     known = {i: s for i, s in sorted(scores.items()) if s is not None and math.isfinite(s)}
@@ -286,6 +281,6 @@ class MethodTable:
     columns: "Callable[[pd.DataFrame], tuple[Sequence[Shown], Sequence[str]]]"
     """The columns and the notes, given the summary of the arms."""
     costs: Mapping[str, str] = field(default_factory=dict)
-    """Columns of the summary with the sum of a metric over all trials of a seed, with leaders."""
+    """Columns of the summary with the sum of a metric over a seed, source arms included."""
     own_arms: str = ""
     """Only arms that have this metric are shown; all where it is empty."""

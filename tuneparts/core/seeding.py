@@ -43,10 +43,7 @@ def torch_generator(
 
 @contextmanager
 def alone(devices: "Sequence[torch.device]" = ()) -> Iterator[None]:
-    """Have torch's global generators, those of GPUs `devices` too, to oneself; restored after.
-
-    Other threads wait: numbers of two that draw in turn would depend on which was faster.
-    """
+    """Have torch's global generators (and GPUs') to oneself: other threads wait; restored after."""
     import torch
 
     with _ALONE, torch.random.fork_rng(devices=list(devices)):
@@ -55,10 +52,7 @@ def alone(devices: "Sequence[torch.device]" = ()) -> Iterator[None]:
 
 @contextmanager
 def isolated(seed: int, *stream: str | int) -> Iterator[None]:
-    """Seed torch's global CPU generator inside the block and restore it after.
-
-    For code that cannot take a generator, as layer initialisation; move to the device afterwards.
-    """
+    """Seed torch's global CPU generator in the block, for layer initialisation; restored after."""
     import torch
 
     with alone():
@@ -108,11 +102,7 @@ class _SeedTorch:
 
 @contextmanager
 def seeded_globals(seed: int, *stream: str | int) -> Iterator[None]:
-    """Seed the global generators of Python, NumPy and torch inside the block, and restore them.
-
-    For code of users, which may draw from them. Other threads may draw too: this is no lock. Torch
-    is not imported for it, but seeded when the block is the first to import it.
-    """
+    """Seed the global generators of Python, NumPy and torch inside the block; restored after."""
     of_torch = _SeedTorch(derive(seed, *stream, "torch"))
     with _ALONE:  # not between the draws of another thread that is inside `alone`
         states = random.getstate(), np.random.get_state()

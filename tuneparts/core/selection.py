@@ -1,4 +1,4 @@
-"""Which trial of a replicate stands for it: the rule of a search, which says its own name."""
+"""Which trial of a seed is selected: the rule of a search."""
 
 import math
 from abc import abstractmethod
@@ -23,10 +23,7 @@ def oriented(points_NM: npt.ArrayLike, metrics: Sequence[Metric]) -> Points:
 
 
 def front(points_NM: Points) -> npt.NDArray[np.bool_]:
-    """Mark points that no other dominates by being nowhere worse and somewhere better; bool (N,).
-
-    A point with a NaN is never in the front.
-    """
+    """Mark the points that no other dominates, bool (N,); never one with a NaN."""
     known_N = ~np.any(np.isnan(points_NM), axis=1)
     no_worse_NN = np.all(points_NM[:, None] >= points_NM[None], axis=2)
     better_NN = np.any(points_NM[:, None] > points_NM[None], axis=2)
@@ -39,7 +36,7 @@ Rows = Mapping[int, Mapping[str, float]]
 
 
 class Selection(Named):
-    """Chooses one finished trial of a replicate by validation scores, sizes and costs.
+    """Chooses one finished trial of a seed by validation scores, sizes and costs.
 
     A subclass defines `choose` and `words`. It is given no test scores.
     """
@@ -48,7 +45,6 @@ class Selection(Named):
         "selection",
         {"best": "tuneparts.core.selection:Best", "within": "tuneparts.core.selection:Within"},
     )
-
     is_lasting: ClassVar[bool] = False
     """Whether a trial that is neither chosen nor in the Pareto front of those that finished is not
     chosen later either. Then its checkpoint is not kept."""
@@ -88,7 +84,7 @@ class Best(Selection):
 class Within(Best):
     """The best trial by the first objective among those that keep to limits.
 
-    A replicate of which no trial does has no selected trial, and is counted.
+    A seed of which no trial does has no selected trial, and is counted.
     """
 
     limits: dict[str, FiniteFloat] = Field(min_length=1)

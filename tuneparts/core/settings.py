@@ -43,7 +43,7 @@ class Settings(BaseModel):
     decode: Literal["once", "always"] = Field("once", alias="TUNEPARTS_DECODE")
     """Whether image files are decoded once into a file of the cache, or each time they are read."""
     readers: int | None = Field(None, ge=0, alias="TUNEPARTS_READERS")
-    """Processes of a trial that read images ahead; None for as many as it has CPUs beside its own
+    """Processes of a trial that read images ahead; None for as many as it has CPUs next to its own
     where it trains on a GPU, and none elsewhere."""
     ray_token_file: _Place | None = Field(None, alias="TUNEPARTS_RAY_TOKEN_FILE")
     """File with Ray's cluster token; setting it turns tokens on."""

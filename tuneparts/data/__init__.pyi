@@ -1,3 +1,4 @@
+from tuneparts.data.config import Blobs as Blobs
 from tuneparts.data.config import Cifar10 as Cifar10
 from tuneparts.data.config import Cifar100 as Cifar100
 from tuneparts.data.config import Data as Data
@@ -6,6 +7,7 @@ from tuneparts.data.config import FashionMnist as FashionMnist
 from tuneparts.data.config import Imagenet as Imagenet
 from tuneparts.data.config import InputSelection as InputSelection
 from tuneparts.data.config import Mnist as Mnist
+from tuneparts.data.config import Stripes as Stripes
 from tuneparts.data.config import TinyImagenet as TinyImagenet
 from tuneparts.data.target import Binary as Binary
 from tuneparts.data.target import Classes as Classes

@@ -1,6 +1,6 @@
 """Image files: folders of them, and decoding.
 
-A folder has a folder per class: `train/<class>/*.jpg`, and `test/` or `val/` beside `train/`.
+A folder has a folder per class: `train/<class>/*.jpg`, and `test/` or `val/` next to `train/`.
 Images are decoded once into a uint8 array file that every later load maps or reads. The file is
 written whole or not at all, and named by a digest of what it was made from: a changed folder is
 decoded again. With `TUNEPARTS_DECODE=always`, where a disk is too small for such a file, images
@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -58,11 +58,7 @@ class ImageFiles:
             yield f"{name}\t{status.st_size}\t{status.st_mtime_ns}"
 
     def examples(self, *, image_size: int | None, title: str) -> Examples:
-        """Decode images to RGB, uint8 (N, 3, S, S), or take them from the cache.
-
-        An image of another size is scaled so that its shorter side is `image_size`, and its centre
-        is kept; None stands for squares of one size. Sets too large for memory stay on disk.
-        """
+        """Decode images to RGB squares, uint8 (N, 3, S, S), or take them from the cache."""
         if not self.names:
             raise DataError(f"{title} holds no images.")
         digest = hashlib.sha256(f"{_FORMAT} {image_size}\n".encode())
@@ -128,10 +124,8 @@ def _write(images: EncodedImages, title: str) -> None:
         ThreadPoolExecutor(os.cpu_count()) as pool,
     ):
         np.lib.format.write_array_header_2_0(file, header)
-        starts, shows = range(0, num, _BLOCK), console.is_terminal
-        for i in track(
-            starts, f"decoding {title}", console=console, transient=True, disable=not shows
-        ):
+        bar = partial(track, console=console, transient=True, disable=not console.is_terminal)
+        for i in bar(range(0, num, _BLOCK), f"decoding {title}"):
             block = pool.map(images.one, range(i, min(i + _BLOCK, num)))
             file.write(np.stack(list(block)).tobytes())
 
@@ -161,10 +155,7 @@ def class_names(folder: Path) -> list[str]:
 
 
 def list_images(folder: Path, classes: Sequence[str], *, inner: str = "") -> ImageFiles:
-    """List the images of every class in a folder, sorted by class and name.
-
-    Folders of other classes are refused; `inner` is a folder between a class and its images.
-    """
+    """List images of all classes, sorted; `inner` is a folder between a class and its images."""
     unknown = sorted(set(class_names(folder)) - set(classes))
     if unknown:
         raise DataError(
@@ -190,10 +181,7 @@ def image_names(folder: Path) -> list[str]:
 
 
 def find_folder(folder: Path, *, title: str, image_size: int | None = None) -> _DataSource | None:
-    """Find an image folder that has `train/`, and `test/` or else `val/`; None if it has not.
-
-    The `image_size` is that of a known set; None leaves it to the config.
-    """
+    """Find a folder with `train/`, and `test/` or else `val/`; known sets have an `image_size`."""
     test = next((p for p in (folder / "test", folder / "val") if p.is_dir()), None)
     if not (folder / "train").is_dir() or test is None:
         return None

@@ -35,11 +35,8 @@ _MOST_UNPACKED = 64
 
 
 def find_idx(kind: str, root: Path) -> _DataSource | None:
-    """Find MNIST or a set of its format in `root/kind/raw/`.
-
-    Not by torchvision, which prefers `processed/*.pt` where such files of its old versions lie
-    beside them, and checks nothing of those.
-    """
+    """Find MNIST or a set of its format in `root/kind/raw/`."""
+    # Not by torchvision, which prefers an unchecked `processed/*.pt` of its old versions.
     raw = root / kind / "raw"
     if not any(raw.glob("*-ubyte")):
         return None
@@ -65,7 +62,6 @@ def find_idx(kind: str, root: Path) -> _DataSource | None:
 
 
 def _idx(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
-    """The bytes of an IDX file, mapped, in the shape that its header says."""
     begin = 4 + 4 * dimensions
     try:
         content = np.memmap(path, np.uint8, "r")
@@ -113,10 +109,8 @@ def find_photographs(
 ) -> _DataSource | None:
     """The set of published `sizes` in the first folder of these names that has `train/`.
 
-    Tiny ImageNet has its images in `train/<wnid>/images/` and `val/images/`, and their labels in
-    `val/val_annotations.txt`. ImageNet has `train/<wnid>/*.JPEG`, and `val/` sorted into folders or
-    flat, with labels in `val_labels.txt` beside it (`file wnid` a line), or in the unpacked
-    development kit `ILSVRC2012_devkit_t12/`.
+    Tiny ImageNet has images in folders `images/`, and labels in `val/val_annotations.txt`; ImageNet
+    has class folders, or labels in `val_labels.txt` (`file wnid` a line) or the development kit.
     """
     folder = next((root / n for n in names if (root / n / "train").is_dir()), None)
     if folder is None:
@@ -239,11 +233,7 @@ def _packed_array(path: Path, name: str) -> npt.NDArray[Any]:
 
 @contextmanager
 def _packed(path: Path, name: str) -> Iterator[tuple[IO[bytes], int]]:
-    """An array of an archive as a file, and its length by its header.
-
-    Refuses what is no row of numbers or names, and what would be larger than any archive of images
-    that is as small as this one: a few bytes can unpack to anything.
-    """
+    """An array of an archive as a file, and its length; a few bytes can unpack to anything."""
     formats, most = np.lib.format, _MOST_UNPACKED * path.stat().st_size
     try:
         with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:

@@ -31,11 +31,7 @@ _PIXELS_AT_A_TIME = 1 << 20
 
 
 def angles(count: int, part: Part, draw: int | None = None) -> npt.NDArray[np.float64]:
-    """Degrees in [-180, 180) of the first `count` images of an official part; (count,).
-
-    Each part has a stream of its own; `draw` is the seed of a replicate, None for the angles that
-    are fixed for ever.
-    """
+    """Degrees in [-180, 180) of the first images of a part; without a `draw` fixed for ever."""
     if draw is None:
         generator = seeding.numpy_generator(_ROTATION_SEEDS[part], "data", "rotation")
     else:
@@ -46,10 +42,7 @@ def angles(count: int, part: Part, draw: int | None = None) -> npt.NDArray[np.fl
 def resample(
     images_NCHW: npt.NDArray[np.uint8], *, degrees_N: npt.NDArray[np.float64] | None, pool: int
 ) -> npt.NDArray[np.uint8]:
-    """Rotate each image counter-clockwise about its centre, then average `pool` x `pool` blocks.
-
-    Values are rounded to uint8 once, at the end. No `degrees_N` rotate nothing.
-    """
+    """Rotate each image counter-clockwise, then average `pool` x `pool` blocks; rounded once."""
     import torch
     from torch.nn import functional as F
 

@@ -13,9 +13,8 @@ from tuneparts.core.errors import CheckpointError, ConfigError
 class Batches:
     """An endless stream of index batches over `num_examples` examples, with its own generator.
 
-    With replacement every index is drawn uniformly and independently. Without replacement an epoch
-    is a permutation of which whole batches are taken; the last `num_examples % batch_size` indices
-    of each epoch are dropped, so that no batch holds an example twice.
+    With replacement every index is drawn uniformly. Without it an epoch is a permutation, of which
+    whole batches are taken and the rest is dropped: no batch holds an example twice.
     """
 
     def __init__(
@@ -52,8 +51,7 @@ class Batches:
 
     def state_dict(self) -> dict[str, Any]:
         """The position of the stream: a byte tensor and numbers, a few kilobytes in all."""
-        state: dict[str, Any]
-        state = {"num_examples": self.num_examples, "replacement": self.replacement}
+        state: dict[str, Any] = {"num_examples": self.num_examples, "replacement": self.replacement}
         if self.replacement:
             return state | {"generator": self._generator.get_state()}
         # The permutation itself is left out: it is drawn again from the state before it.

@@ -1,8 +1,8 @@
 """How examples are divided: stratified splits, and random chunks of the training data.
 
 A stratified part has the classes in the proportions of the whole. The chunks D_1, ..., D_C are
-those of Mlodozeniec et al. (2023): subnetwork k trains on D_1:k, and hypers are judged on D_k under
-subnetwork k - 1.
+those of Mlodozeniec et al. (2023): subnetwork k trains on D_1:k, and hyperparameters are judged on
+D_k under subnetwork k - 1.
 """
 
 import math
@@ -20,11 +20,7 @@ from tuneparts.core.errors import ConfigError
 def _stratified_order(
     labels_N: npt.NDArray[np.int64], generator: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Draw a random order of which every stretch is stratified; int64 (N,).
-
-    Each class is shuffled and spread evenly over the order, so that prefixes of different length
-    are nested. Classes of equal size differ by at most one in a prefix and by two in any stretch.
-    """
+    """Draw an order, int64 (N,), with classes spread evenly: every stretch is stratified."""
     shuffled = generator.permutation(len(labels_N))
     by_class = shuffled[np.argsort(labels_N[shuffled], kind="stable")]
     _, starts, counts = np.unique(labels_N[by_class], return_index=True, return_counts=True)
@@ -41,11 +37,7 @@ def _train_val(
     seed: int,
     held: Literal["num_val", "num_test"] = "num_val",
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Choose disjoint stratified train and validation indices, ascending.
-
-    The validation part does not depend on `num_train`, and a smaller part is within a larger one;
-    None takes all that validation leaves. So is test data split off a set that has none.
-    """
+    """Disjoint stratified indices, ascending; the second part does not depend on `num_train`."""
     available = len(labels_N) - num_val
     num_train = available if num_train is None else num_train
     if not 1 <= num_train <= available:
@@ -71,11 +63,7 @@ def _subset(
 
 
 class Chunks:
-    """One random permutation of the examples, cut into chunks.
-
-    The index arrays are read-only views into that permutation, so C chunks and their C unions
-    take the memory of one.
-    """
+    """One random permutation of the examples, cut into chunks that are read-only views of it."""
 
     def __init__(self, num_examples: int, proportions: Sequence[float], *, seed: int) -> None:
         self.proportions = tuple(float(p) for p in proportions)
@@ -112,11 +100,7 @@ class Chunks:
 
 
 def sizes(total: int, proportions: Sequence[float]) -> tuple[int, ...]:
-    """Split `total` into whole numbers in these proportions; the sum is exactly `total`.
-
-    By the method of largest remainders (Hamilton 1792): every share is its quota rounded down, plus
-    one for the largest remainders; the earlier share wins a tie. Proportions need not sum to one.
-    """
+    """Split `total` exactly in these proportions, by the largest remainders (Hamilton 1792)."""
     if not all(math.isfinite(p) and p >= 0 for p in proportions) or not any(proportions):
         raise ConfigError(
             f"proportions {tuple(proportions)}: must be finite, non-negative and not all zero."

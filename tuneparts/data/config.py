@@ -33,10 +33,10 @@ class Data(Config):
     """
 
     name: ImportPath
-    """A set of `tuneparts data`, `folder:PATH` for an image folder, or a function of one's own, by
+    """A set of `tuneparts data`, `folder:PATH` for an image folder, or your own function,
     itself or by its import path; see `docs/extending.md`."""
     arguments: dict[str, Any] = Field(default_factory=dict)
-    """What a function of one's own is called with."""
+    """What your own function is called with."""
     target: Annotated[SerializeAsAny[Target], BeforeValidator(_from_anything)] = Classes()
     """What is predicted: `classes`, `binary`, `values`, a loss function, or a `Target`."""
     standardise: bool = False
@@ -54,9 +54,9 @@ class Data(Config):
     pool: int = Field(default=1, ge=1)
     """Average blocks of this side, after any rotation: 2 makes 28 x 28 images 14 x 14."""
     seed: int | None = None
-    """None: every replicate of a search draws anew: subsets, splits, generated examples, angles,
-    and the test part of a set that has no official one. A number fixes all of it in all
-    replicates; it chooses subsets, splits and generated examples."""
+    """None: every seed of a search draws anew: subsets, splits, generated examples, angles,
+    and the test part of a set that has no official one. A number fixes all of it for all
+    seeds; it chooses subsets, splits and generated examples."""
     root: str | None = None
     """The only folder to look in; None looks in the usual places."""
     image_size: int | None = Field(default=None, ge=1)
@@ -105,16 +105,11 @@ class Data(Config):
 
     @property
     def is_own(self) -> bool:
-        """Whether a function of one's own, or another target than classes, is part of it."""
+        """Whether your own function, or another target than classes, is part of it."""
         return sets.lookup(self.name).own_path is not None or self.target != Classes()
 
     def load(self, replicate: int | None = None) -> Task:
-        """Read the set and split it.
-
-        Args:
-            replicate: seed of the replicate whose draw of the data it is; without one, and where
-                `seed` is given, it is one fixed draw.
-        """
+        """Read the set and split it, as drawn for the seed `replicate` of a search, if given."""
         draw = replicate if self.seed is None else None
         seed = (self.seed or 0) if draw is None else draw
         data_set, strata = sets.lookup(self.name), self.target.strata
@@ -179,24 +174,22 @@ class Data(Config):
         self, official: Examples, indices: npt.NDArray[np.int64], part: Part, draw: int | None
     ) -> Examples:
         chosen = official.subset(indices)
+        inputs = chosen.inputs
         if not self.rotated and self.pool == 1:
             return chosen
-        if chosen.inputs.dtype != np.uint8:
+        if inputs.dtype != np.uint8:
             raise DataError(
                 f"`rotated` and `pool` need images as uint8 (N, C, H, W), but `{self.name}` has "
                 f"{official.inputs.dtype} {official.inputs.shape}."
             )
-        if (
-            isinstance(chosen.inputs, StoredImages)
-            and chosen.inputs.nbytes > _images.IN_MEMORY_BYTES
-        ):
+        if isinstance(inputs, StoredImages) and inputs.nbytes > _images.IN_MEMORY_BYTES:
             raise ConfigError(
-                f"{len(chosen)} images of `{self.name}` take {chosen.inputs.nbytes >> 20} MiB, but "
+                f"{len(chosen)} images of `{self.name}` take {inputs.nbytes >> 20} MiB, but "
                 "rotated and pooled ones are held in memory. Lower `num_train`, `num_test` or "
                 "`image_size`."
             )
         degrees = _variants.angles(len(official), part, draw)[indices] if self.rotated else None
-        turned = _variants.resample(np.asarray(chosen.inputs), degrees_N=degrees, pool=self.pool)
+        turned = _variants.resample(np.asarray(inputs), degrees_N=degrees, pool=self.pool)
         return Examples(turned, chosen.labels, degrees)
 
 
@@ -248,6 +241,18 @@ class InputSelection(Data):
     name: Literal["input_selection"] = "input_selection"
 
 
+class Blobs(Data):
+    """Generated vectors of three classes, far apart; learnt in a few steps."""
+
+    name: Literal["blobs"] = "blobs"
+
+
+class Stripes(Data):
+    """Generated images of 8 x 8 pixels, striped in four directions; learnt in a few steps."""
+
+    name: Literal["stripes"] = "stripes"
+
+
 _CLASSES: dict[str, type[Data]] = {
     cls.model_fields["name"].default: cls for cls in Data.__subclasses__()
 }
@@ -258,7 +263,7 @@ def read(value: Any) -> Any:
     if callable(value) or isinstance(value, str):
         value = {"name": value}
     if isinstance(value, Data):
-        value = value.model_dump(exclude_unset=True) | {"name": value.name}
+        value = {one: getattr(value, one) for one in value.model_fields_set | {"name"}}
     if not isinstance(value, Mapping):
         return value
     return parse(_CLASSES.get(str(value.get("name")), Data), value)

@@ -1,6 +1,6 @@
 """A whole split as tensors on the device; batches are taken by index and normalised there.
 
-Images that stay on disk are read ahead of training, in processes beside this one. A copy of the
+Images that stay on disk are read ahead of training, in other processes. A copy of the
 stream of batches runs ahead and gives the indices that will be asked for. What was read ahead is
 used only where it is what is asked for: a stream that jumps, as at a resume, is read from where it
 then is, and nothing that is read depends on how far ahead the readers were.
@@ -36,11 +36,8 @@ _AHEAD = 2  # batches that every process reads ahead
 _FEW_BATCHES = 8  # up to so many are read by this process: others take seconds to start
 
 
-class ReadAhead:
-    """Reads images of streams ahead, in `readers` processes for each stream.
-
-    Pinned batches are in memory that a GPU copies from by itself.
-    """
+class _ReadAhead:
+    """Reads images of streams ahead, in `readers` processes for each; pinned to copy to a GPU."""
 
     def __init__(self, images: StoredImages, *, readers: int, is_pinned: bool) -> None:
         self.loader = partial(_Loader, images, readers=readers, is_pinned=is_pinned)
@@ -100,9 +97,7 @@ class _Loader(Iterator[Tensor]):
 class DeviceExamples:
     """Examples as tensors on a device, uint8 until a batch is taken.
 
-    Images become float32 `(x / 255 - mean) / std`, real numbers `(x - mean) / std`; whole numbers
-    stay as they are. On the CPU the tensors share the arrays' memory; stored images are read batch
-    by batch.
+    Images become float32 `(x / 255 - mean) / std`, real numbers `(x - mean) / std`.
     """
 
     def __init__(
@@ -129,7 +124,7 @@ class DeviceExamples:
             is_gpu, readers = device.type == "cuda", settings.current().readers
             if readers is None:
                 readers = (torch.get_num_threads() - 1) * is_gpu
-            self._ahead = ReadAhead(inputs, readers=readers, is_pinned=is_gpu) if readers else None
+            self._ahead = _ReadAhead(inputs, readers=readers, is_pinned=is_gpu) if readers else None
         self._labels_N = _tensor(examples.labels).to(device)
         self._is_image = inputs.dtype == np.uint8
         self._is_whole = inputs.dtype == np.int64
@@ -143,10 +138,7 @@ class DeviceExamples:
     def take(
         self, indices_B: Tensor, *, of: Any = None, draw: Draw = lambda stream: stream.next()
     ) -> tuple[Tensor, Tensor]:
-        """The examples at these indices: float32 or int64 (B, ...), and labels (B, ...).
-
-        What the stream `of` will `draw` next, after these indices, is read ahead.
-        """
+        """Examples at these indices, and labels; what `of` will `draw` next is read ahead."""
         on_device_B = indices_B.to(self.device)
         y_B = self._labels_N[on_device_B]
         if self._stored is None:
@@ -187,10 +179,7 @@ _KEPT: dict[tuple[Any, ...], DeviceExamples] = {}
 def kept_on_device(
     examples: Examples, *, mean: Sequence[float], std: Sequence[float], device: torch.device
 ) -> DeviceExamples:
-    """Put examples on a device, unless an earlier learner of this process has put them there.
-
-    They stay there as long as `examples` exist.
-    """
+    """Examples on a device, shared by the learners of this process while `examples` exist."""
     key = (id(examples), tuple(mean), tuple(std), str(device))
     if key not in _KEPT:
         _KEPT[key] = DeviceExamples(examples, mean=mean, std=std, device=device)

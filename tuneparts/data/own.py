@@ -1,4 +1,4 @@
-"""Data of one's own: a function that returns arrays, a data set, a table or an image folder.
+"""Your own data: a function that returns arrays, a data set, a table or an image folder.
 
 The function is named by its import path, or by an entry point of an installed package. What it
 returns is one set, which is split here, or a mapping of parts. See `docs/extending.md`.
@@ -55,7 +55,7 @@ def read(path: str, config: "Data", draw: int | None) -> _Parts:
     """Call a data function; refuses what it returns if it cannot be learnt from."""
     try:
         make = import_path.find(path)
-        # A function that takes a `seed` gets that of a replicate that draws anew.
+        # A function that takes a `seed` gets that of the search where data is drawn anew.
         takes_seed = draw is not None and "seed" in inspect.signature(make).parameters
         made = make(**{**({"seed": draw} if takes_seed else {}), **config.arguments})
     except Exception as error:  # whatever somebody else's function raises
@@ -183,7 +183,6 @@ def _examples(
 
 
 def _check_alike(examples: Mapping[str, Examples]) -> None:
-    """Refuse parts that differ in shape or type."""
     for name, part in examples.items():
         for what in ("inputs", "labels"):
             one, other = getattr(part, what), getattr(examples["train"], what)
@@ -225,11 +224,7 @@ def _column_names(table: Any) -> list[str] | None:
 
 
 def _to_arrays(table: Any, target: str | Sequence[str]) -> tuple[Any, npt.NDArray[Any]]:
-    """Inputs and labels of a table whose target is the column of the labels, or several.
-
-    Columns of numbers become the features (N, D), in the order of the table. A single column whose
-    cells are arrays, lists or images becomes the inputs (N, ...) itself.
-    """
+    """Inputs and labels of a table: columns of numbers as (N, D), or one of arrays as (N, ...)."""
     names = _column_names(table) or []
     targets = [target] if isinstance(target, str) else list(target)
     features = [name for name in names if name not in targets]
@@ -270,10 +265,7 @@ def _column(table: Any, name: str) -> npt.NDArray[Any]:
 
 
 def given_inputs(values: Arrays, *, keeps_bytes: bool = False) -> npt.NDArray[Any]:
-    """Inputs (N, ...) as nets are called with them: float32, or int64 for whole numbers but bytes.
-
-    If `keeps_bytes`, images stay uint8, to be scaled to [0, 1] batch by batch.
-    """
+    """Inputs (N, ...) as nets take them, float32 or int64; images uint8 if `keeps_bytes`."""
     array = plain(values)
     if array.dtype == np.bool_ or (array.dtype == np.uint8 and not keeps_bytes):
         array = array.astype(np.float32)

@@ -4,7 +4,7 @@ A set is looked for in `TUNEPARTS_DATA`, then in what dependencies ship, then in
 `download` fills. Nothing is downloaded unless it is asked for.
 
 The digits of scikit-learn are 1,797 grey images of 8 x 8 in ten classes, without an official split;
-500 images, stratified, are its test part: those of a replicate's own draw, or where the data is
+500 images, stratified, are its test part: those of a seed's own draw, or where the data is
 fixed, the same ones for ever. A larger request extends a generated set: its first examples stay.
 
 Shapes: N examples, D features, S side of an image.
@@ -75,11 +75,7 @@ class _InputSelection(Config):
         return self
 
     def draw(self, count: int, *, seed: int, part: str) -> Examples:
-        """Draw examples of two classes with labels that are fair coins; float32 (N, D).
-
-        The noise of an input does not depend on how many inputs are kept, so that sets that
-        differ in `num_inputs` alone share their columns.
-        """
+        """Draw from two classes, float32 (N, D); the noise does not depend on `num_inputs`."""
         num, num_all = self.num_informative, self.num_informative + self.num_spurious
         labels = _stream(seed, "input_selection", part, "labels").integers(0, 2, count)
         normal = _stream(seed, "input_selection", part, "noise").standard_normal((count, num_all))
@@ -125,11 +121,7 @@ def _read_digits(_: "Data", draw: int | None) -> _Parts:
 
 @cache
 def _pixels_and_labels() -> tuple[np.ndarray, np.ndarray]:
-    """Ink counts, 64 a row, and classes.
-
-    scikit-learn takes one to two seconds to import, so its file is read instead; its own reader is
-    asked where a version keeps the file elsewhere.
-    """
+    """Ink counts, 64 a row, and classes, from the file: scikit-learn takes seconds to import."""
     package = find_spec("sklearn")
     for place in (package.submodule_search_locations or ()) if package is not None else ():
         path = Path(place) / "datasets" / "data" / "digits.csv.gz"
@@ -160,7 +152,7 @@ class DataSet:
     torchvision_kind: str | None = None
     """The class whose downloader gets the set."""
     own_path: str | None = None
-    """Import path of the function, for data of one's own."""
+    """Import path of the function, for your own data."""
 
     def find(self, folders: Iterable[Path]) -> _DataSource:
         """Look for the set in these folders; the first that has it wins."""
@@ -195,7 +187,6 @@ def _generated(
 
 
 def _downloaded(name: str, kind: str, layout: str, *finders: _Finder) -> DataSet:
-    """A set that torchvision has a downloader for."""
     advice = f"Run `tuneparts data --download {name}`, or set TUNEPARTS_DATA to a folder that holds"
     scale = _CIFAR_SCALE if kind.startswith("CIFAR") else {}
     return DataSet(name, f"{advice} {layout}.", finders, torchvision_kind=kind, **scale)
@@ -261,15 +252,12 @@ STRIPES = _generated("stripes", lambda _: _stripes, (600, 300), (1, 8, 8), 4)
 
 
 def lookup(name: str) -> DataSet:
-    """The set of that name: ours, of an installed package, or a function's import path.
-
-    `folder:PATH` is an image folder anywhere.
-    """
+    """The set of that name: ours, of a package, a function's import path, or `folder:PATH`."""
     if name.startswith(_FOLDER_PREFIX):
         path = Path(name.removeprefix(_FOLDER_PREFIX)).expanduser()
         return _photographs(
             name,
-            "An image folder holds train/<class>/*.jpg, and test/ or val/ beside train/; a "
+            "An image folder holds train/<class>/*.jpg, and test/ or val/ next to train/; a "
             "relative path starts from those folders.",
             lambda root: find_folder(root / path, title="folder"),
         )
@@ -295,10 +283,7 @@ def _roots(override: str | None = None) -> list[Path]:
 
 
 def download(name: str) -> str:
-    """Fetch a set with torchvision's downloader unless it is there; returns where it is.
-
-    Never into `TUNEPARTS_DATA`, which may be shared and read-only, but into the last of `_roots`.
-    """
+    """Fetch a set into our cache by torchvision unless it is there; returns where it is."""
     data_set, folder = lookup(name), _roots()[-1]
     try:
         return data_set.find(_roots()).where
@@ -319,10 +304,7 @@ def download(name: str) -> str:
 
 
 def inventory() -> list[tuple[str, _DataSource | None, str]]:
-    """Every set that has a name: where it is, or else how to get it or what is wrong with it.
-
-    Reads file names and headers only.
-    """
+    """Every named set: where it is, or how to get it or what is wrong; only headers are read."""
     rows: list[tuple[str, _DataSource | None, str]] = []
     for name in REGISTRY.names():
         data_set = lookup(name)

@@ -102,7 +102,6 @@ class Target(Named):
         """The metrics of all N examples of a part, by name; one that is not defined is left out."""
 
     def loss(self, outputs: "Tensor", y: "Tensor", *, reduction: Reduction = "mean") -> "Tensor":
-        """The training loss of a batch."""
         losses_B = self.losses(outputs, y)
         if reduction == "none":
             return losses_B
@@ -164,11 +163,7 @@ class Classes(Target):
         return F.cross_entropy(outputs, y, reduction=reduction)
 
     def scores(self, outputs: "Tensor", y: "Tensor") -> dict[str, float]:
-        """Accuracy, nll, ece and brier of logits (N, K) against labels (N,).
-
-        The Brier score is the squared distance to the one-hot label, summed over classes
-        (Brier 1950); the calibration error is the expected one over equal bins (Guo et al. 2017).
-        """
+        """Accuracy, nll, ece (Guo et al. 2017) and Brier score (1950) of logits (N, K)."""
         import torch
 
         log_probs_NK = outputs.double().log_softmax(dim=1)
@@ -224,10 +219,7 @@ class Binary(Target):
         return F.binary_cross_entropy_with_logits(logits_B, y.to(logits_B.dtype), reduction="none")
 
     def scores(self, outputs: "Tensor", y: "Tensor") -> dict[str, float]:
-        """Those of two classes; and the area under the ROC curve, unless one class is missing.
-
-        The area is how often an example of class 1 scores above one of class 0; a tie counts half.
-        """
+        """Those of two classes, and the area under the ROC curve unless one class is missing."""
         import torch
 
         found = Classes().scores(torch.cat([torch.zeros_like(outputs), outputs], dim=1), y)
@@ -299,7 +291,7 @@ class Values(Target):
 
 
 class OwnLoss(Target):
-    """A function `loss(outputs, y)` of one's own, which gives the loss (B,) of each example.
+    """Your own function `loss(outputs, y)`, which gives the loss (B,) of each example.
 
     `Data(..., target=function)` is short for it. A subclass of `Target` has metrics of its
     own besides.
@@ -313,7 +305,7 @@ class OwnLoss(Target):
     """Import path; the function itself is taken too."""
     num_outputs: int | None = Field(default=None, ge=1)
     """Outputs of the net; as many as an example has labels if None."""
-    metrics = (Metric("loss", Direction.DOWN, "", 4, "mean loss by one's own function"),)
+    metrics = (Metric("loss", Direction.DOWN, "", 4, "mean loss by your own function"),)
 
     def __init__(self, function: Callable[..., Any] | None = None, /, **values: Any) -> None:
         super().__init__(**({} if function is None else {"function": function}), **values)

@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 
 class StoredImages:
-    """Rows of images on disk, uint8 (N, C, H, W); indexing reads what is asked for.
-
-    The source is a `.npy` file, or image files that are decoded each time; None takes all rows.
-    """
+    """Rows of a uint8 array file (N, C, H, W), or of image files that are decoded when read."""
 
     dtype = np.dtype(np.uint8)
 
@@ -46,7 +43,6 @@ class StoredImages:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the chosen rows would take in memory."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     def __len__(self) -> int:
@@ -105,7 +101,6 @@ class Examples:
         return len(self.labels)
 
     def subset(self, indices: npt.NDArray[np.int64]) -> "Examples":
-        """The examples at these indices, in this order."""
         degrees = None if self.degrees is None else self.degrees[indices]
         if isinstance(self.inputs, StoredImages):
             return Examples(self.inputs.select(indices), self.labels[indices], degrees)
@@ -160,10 +155,9 @@ class Task:
 
     @property
     def num_outputs(self) -> int:
-        """Outputs that a net for this task has."""
         return self.num_classes or self.target.count_outputs(self.train.labels)
 
-    # A target of one's own is made anew where it is first asked for: a worker unpickles its task
+    # Your own target is made anew where it is first asked for: a worker unpickles its task
     # before it can import the code of a search.
 
     def __getstate__(self) -> dict[str, Any]:
@@ -188,11 +182,7 @@ NO_DATA = Task("none", _NOTHING, _NOTHING, _NOTHING, num_classes=0, mean=(0.0,),
 
 
 def digest(task: Task) -> str:
-    """Twelve hexadecimal digits that change with any example, split, scaling or target.
-
-    Images that stay on disk count by the name of their file, which is a digest of what it was
-    decoded from, and by their rows in it.
-    """
+    """Twelve digits that change with any example (or its file), split, scaling or target."""
     facts = (task.num_outputs, task.mean, task.std, task.target.model_dump_json())
     return _digest(repr(facts), task.train, task.val, task.test)
 
@@ -216,16 +206,12 @@ def _digest(facts: str, *parts: Examples) -> str:
 
 
 def _channel_statistics(inputs: Inputs) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation over examples and places; pixels count from 0 to 1.
-
-    A feature that never varies has the standard deviation 1, and so becomes 0.
-    """
+    """Of channels, with pixels from 0 to 1; the deviation is 1 where nothing varies."""
     if inputs.dtype == np.int64:
         raise DataError("`standardise` scales images and real numbers, not whole numbers.")
     scale = 255.0 if inputs.dtype == np.uint8 else 1.0
 
     def blocks() -> Iterator[npt.NDArray[np.float64]]:
-        """With a column per channel or feature."""
         for start in range(0, len(inputs), 4096):
             block = np.asarray(inputs[start : start + 4096], dtype=np.float64) / scale
             yield np.moveaxis(block, 1, -1).reshape(-1, block.shape[1])
@@ -261,4 +247,4 @@ class _DataSource:
     """(C, H, W) or (D,); None when it depends on the image size asked for."""
     num_classes: int | None
     read: "Callable[[Data, int | None], _Parts]"
-    """Takes the seed of a replicate that draws its own data; None for the fixed draw."""
+    """Takes a seed of the search that draws its own data; None for the fixed draw."""

@@ -10,7 +10,7 @@ from typing import Literal
 from tuneparts.core import schema
 from tuneparts.executors.place import Place
 from tuneparts.search import code as search_code
-from tuneparts.search.checkpoints import Cleaner
+from tuneparts.search.cleaning import Cleaner
 from tuneparts.search.code import Code
 from tuneparts.search.events import Observer
 from tuneparts.search.journal import Journal
@@ -35,27 +35,9 @@ def execute(
     """Run every trial of a search that the journal in `folder` does not hold yet.
 
     The journal is the same, apart from times and the order of its lines, whichever executor is
-    chosen and however often the driver was killed on the way. Ctrl-C interrupts; nothing is lost.
-
-    Args:
-        search: the resolved search.
-        folder: the run's folder; made if missing, continued if not. Its lock is held meanwhile.
-        place: where trials run; where it suits the search when not given.
-        observers: get every event, past ones first.
-        storage: where checkpoints are (a path or URI that all nodes reach); inside `folder` when
-            not given.
-        code: what the search brings along; kept in `folder` when not given.
-        watch: called once with a function that returns how many trials of each arm workers have.
-
-    Example:
-        >>> import tempfile
-        >>> from tuneparts.search import load
-        >>> search = load.load("rotated_digits", scale="smoke", arms=["none"], seeds=[0])
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> execute(search, folder=folder, place=Place("local", workers=1))
-        'done'
-        >>> [str(trial) for trial in Journal(folder / "journal.jsonl").trials]
-        ['none/seed0/00000']
+    chosen and however often the driver was killed. The lock of `folder` is held meanwhile;
+    `storage` is inside of it when not given. Observers get every event, past ones first. `watch` is
+    called once with a function that returns how many trials of each arm workers have.
     """
     status: Literal["done", "interrupted"] = "done"
     place = (place or Place()).settled(search)

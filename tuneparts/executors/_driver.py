@@ -1,10 +1,10 @@
 """The loop of a search that runs: hand out what may run, pass on what comes back, end what is late.
 
-`drive` is the same for all executors. What differs is their `Pool`: this process, processes of this
-machine, or Ray tasks.
+Executors differ in their `Pool`: this process, processes of this machine, or Ray tasks.
 """
 
 import itertools
+import json
 import time
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +13,13 @@ from typing import Protocol
 from tuneparts.core.errors import HangError, StorageError, WorkerError
 from tuneparts.executors.logs import _TrialLog
 from tuneparts.executors.worker import Report
-from tuneparts.search.groups import Group, Groups
+from tuneparts.search.arm import DATA_KEY, method_config
+from tuneparts.search.events import TrialId
 from tuneparts.search.journal import Journal
-from tuneparts.search.plan import Plan
-from tuneparts.search.segment import Segment
+from tuneparts.search.plan import SEE_LOG, WORKER_DIED, Plan
+from tuneparts.search.segment import Group, Segment
 from tuneparts.search.storage import Folder
+from tuneparts.training.config import SupervisedMethod
 
 _PAUSE = 1.0
 """Seconds before storage that did not answer is tried again."""
@@ -48,23 +50,75 @@ class Pool(Protocol):
     """Where checkpoints and logs are."""
 
     def open_arms(self, jobs: Sequence[Job]) -> Container[str] | None:
-        """The arms of which another job may be submitted beside these; None for all."""
-        ...
+        """The arms of which another job may be submitted besides these; None for all."""
 
     def submit(self, group: Group) -> Job:
         """Start a job, or queue it."""
-        ...
 
     def wait(self, jobs: Sequence[Job]) -> Iterable[tuple[Job, list[Report] | Exception]]:
         """Wait a second at most; yields what jobs report, or why one was lost.
 
         A report is a list with an item for each segment; an empty one says that the job has begun.
         """
-        ...
 
     def end(self, job: Job) -> None:
         """End a job with its process; what must survive is in the checkpoint store."""
-        ...
+
+
+class Groups:
+    """Hands out the segments of a plan to workers, in packs where their arms ask for it.
+
+    A trial has the slot `index % packed` of its pack. Its numbers do not depend on the other slots;
+    only a trial whose pack failed goes on by itself, with other rounding.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._alone: set[TrialId] = set()
+        """Trials whose pack failed or lost its process: they are not packed again."""
+
+    def take(self, arms: Container[str] | None = None) -> Group | None:
+        """Take what a worker is to do next, of these arms if given; None while there is nothing."""
+        plan, first = self.plan, self.plan.next(arms)
+        if first is None:
+            return None
+        packed = plan.search.arm(first.trial.arm).packed
+        if packed == 1 or first.trial in self._alone:
+            return Group((first,))
+        found, others = {first.trial.index % packed: first}, list[Segment]()
+        while len(found) < packed and len(others) < packed:
+            segment = plan.next({first.trial.arm})
+            if segment is None:
+                break
+            slot = segment.trial.index % packed
+            if slot in found or segment.trial in self._alone or _key(segment) != _key(first):
+                others.append(segment)
+            else:
+                found[slot] = segment
+        for segment in others:
+            plan.give_back(segment)
+        return Group(tuple(found.values()), packed)
+
+    def started(self, group: Group) -> None:
+        for segment in group.segments:
+            self.plan.started(segment)
+
+    def is_over(self, group: Group) -> bool:
+        return all(map(self.plan.is_over, group.segments))
+
+    def lost(self, group: Group, what: str = WORKER_DIED, why: str = SEE_LOG) -> bool:
+        """Queue a group again that lost its worker; returns whether it is. See `Plan.lost`."""
+        if group.packed == 1:
+            return self.plan.lost(group.segments[0], what, why)
+        for segment in group.segments:  # one of them may be to blame, and is then alone
+            self.give_back_alone(segment)
+        return True
+
+    def give_back_alone(self, segment: Segment) -> None:
+        """Queue a segment of a pack again, to be trained by itself."""
+        if not self.plan.is_over(segment):
+            self._alone.add(segment.trial)
+            self.plan.give_back(segment)
 
 
 def drive(plan: Plan, pool: Pool) -> Iterator[Report]:
@@ -155,8 +209,7 @@ def _gives_up(groups: Groups, job: Job, storage: str) -> bool:
 def overdue(journal: Journal, segment: Segment, seconds: float, storage: str) -> Report | None:
     """The report of a segment that is to be given up; None if it may go on.
 
-    What the other trials of its arm took says much sooner than `TUNEPARTS_INTERVAL_LIMIT` that
-    something is wrong. The reason is added to the trial's log.
+    What the other trials of its arm took says sooner than the limit that something is wrong.
     """
     if seconds < FLOOR:
         return None
@@ -177,3 +230,13 @@ def overdue(journal: Journal, segment: Segment, seconds: float, storage: str) ->
     log.add(str(error))
     log.keep()
     return Report(done=True, failure=f"{type(error).__name__}: {error}")
+
+
+def _key(segment: Segment) -> str:
+    """What the segments of a pack have in common."""
+    from tuneparts.training.pack import pack_key  # needs torch
+
+    config = method_config(segment.config)
+    assert isinstance(config, SupervisedMethod)
+    bounds = [segment.trial.seed, segment.round, segment.start, segment.until]
+    return json.dumps([*bounds, segment.config.get(DATA_KEY), pack_key(config)], sort_keys=True)

@@ -1,7 +1,6 @@
 """Runs a plan on this machine without Ray: in this process, or in a pool of processes.
 
-A pool's workers stay from the first trial to the last. One that dies is replaced, and its segment
-is started again from the last checkpoint, as on Ray. Workers die with the driver.
+A worker that dies is replaced, and its segment is started again from the last checkpoint.
 """
 
 import multiprocessing
@@ -18,18 +17,13 @@ from typing import Any
 from tuneparts.core.errors import StorageError, WorkerError
 from tuneparts.core.provenance import usable_cpus
 from tuneparts.executors._driver import Job, drive
-from tuneparts.executors._watchdog import IN_WORKER
+from tuneparts.executors._watchdog import IN_WORKER, give_back_memory, set_threads
 from tuneparts.executors.place import Place, _num_trials, bundle, refuse_unplaceable, slots
-from tuneparts.executors.worker import (
-    Report,
-    TrialSetting,
-    _give_back_memory,
-    _set_threads,
-    reports_of,
-)
+from tuneparts.executors.setting import TrialSetting
+from tuneparts.executors.worker import Report, reports_of
 from tuneparts.search.code import Code
-from tuneparts.search.groups import Group
 from tuneparts.search.plan import Plan
+from tuneparts.search.segment import Group
 from tuneparts.search.spec import Search
 from tuneparts.training.process import keep_freed_memory
 
@@ -52,12 +46,16 @@ def run(plan: Plan, storage: str, place: Place, code: Code) -> None:
 def room_for(search: Search, cpus: float | None = None) -> int:
     """Count the trials that this machine can run side by side, whichever arm they are of.
 
-    Only one GPU counts: local workers all use the first one, and share it if their arms ask for
-    fractions of it. Use Ray for more.
+    Only one GPU counts: local workers all use the first one.
     """
+    gpus = 0
+    if any(arm.resources.gpus for arm in search.arms):
+        import torch
+
+        gpus = torch.cuda.is_available()
     machine = {
         "CPU": float(usable_cpus() if cpus is None else cpus),
-        "GPU": float(_has_gpu()) if any(arm.resources.gpus for arm in search.arms) else 0.0,
+        "GPU": float(gpus),
         "memory": float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
     }
     needs = {arm.name: [bundle(arm.resources)] for arm in search.arms}
@@ -65,29 +63,18 @@ def room_for(search: Search, cpus: float | None = None) -> int:
     return min(slots(trial, [machine]) for trial in needs.values())
 
 
-def _has_gpu() -> bool:
-    import torch
-
-    return torch.cuda.is_available()
-
-
 def in_this_process(plan: Plan, setting: TrialSetting) -> Iterator[Report]:
-    """Run the plan here, one trial after another, and pause after each report.
-
-    What would only kill a worker (no memory left, an interval that hangs) kills this process too;
-    the run can then be resumed.
-    """
+    """Run the plan here, one trial after another, and pause after each report."""
     torch = sys.modules.get("torch")
     threads = None if torch is None else torch.get_num_threads()
     try:
         yield from drive(plan, _ThisProcess(plan.search, setting))
     finally:
         if threads is not None:
-            _set_threads(threads)
+            set_threads(threads)
 
 
 def _share(search: Search, group: Group) -> dict[str, Any]:
-    """What a trial was given of the machine, as arguments of `SegmentExecution`."""
     resources = search.arm(group.segments[0].trial.arm).resources
     return {"threads": max(1, int(resources.cpus)), "gpus": resources.gpus}
 
@@ -189,11 +176,9 @@ class _Worker:
 
 @contextmanager
 def _without_main() -> Iterator[None]:
-    """Let a process start without running the script again that called us.
+    """Let a process start without importing the script again that called us.
 
-    `multiprocessing` would import the main script into every worker, so that one without
-    `if __name__ == "__main__":` starts a search in each. Ours need nothing of it: what a search
-    brings along is imported by its own name.
+    One without `if __name__ == "__main__":` would start a search in each worker.
     """
     with _STARTING:
         main = sys.modules["__main__"]
@@ -219,13 +204,13 @@ def _serve(connection: Connection, setting: TrialSetting) -> None:
                     connection.send(reports)
             except StorageError:  # it is in the trial's log; the driver starts a new worker
                 raise SystemExit(1) from None
-            _give_back_memory()
+            give_back_memory()
 
 
 def _die_with_the_driver() -> None:
     """End this process when the driver is gone, even in the middle of an interval.
 
-    Otherwise it would write checkpoints beside the workers of a driver that resumes the run.
+    Otherwise it would write checkpoints next to the workers of a driver that resumes the run.
     """
     driver = multiprocessing.parent_process()
     assert driver is not None

@@ -7,8 +7,9 @@ from typing import Any
 from torch import Tensor
 
 from tuneparts.core.errors import DivergedError
-from tuneparts.executors.worker import Report, TrialSetting, _SegmentExecution
-from tuneparts.search.groups import Group
+from tuneparts.executors.setting import TrialSetting
+from tuneparts.executors.worker import Report, _SegmentExecution
+from tuneparts.search.segment import Group
 from tuneparts.training.pack import Pack
 from tuneparts.training.state import copied
 
@@ -16,8 +17,8 @@ from tuneparts.training.state import copied
 class PackExecution:
     """A pack under way in a worker; each `step` is one interval of the trials furthest behind.
 
-    Every trial keeps its own log, rows and checkpoints, in the form that they have by itself. They
-    are written one after another, so that after a crash some may be an interval ahead.
+    Every trial keeps its own log, rows and checkpoints; after a crash some may be an interval
+    ahead.
     """
 
     def __init__(self, group: Group, setting: TrialSetting, **options: Any) -> None:

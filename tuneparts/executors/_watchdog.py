@@ -1,6 +1,7 @@
 """Looks after the intervals of a worker: ends one that hangs, and measures what it uses."""
 
 import faulthandler
+import gc
 import math
 import os
 import resource
@@ -64,9 +65,8 @@ _watch = _Watch()
 def limit(seconds: float, leave_word: Callable[[], None]) -> Iterator[None]:
     """End this process if the block takes longer; the executor then starts the segment again.
 
-    A block that hangs cannot be asked to stop, so the process has to end. `leave_word` is called in
-    another thread just before, to record what hung. Where the block hangs inside compiled code that
-    holds the interpreter, it is not called, and the process ends some seconds later.
+    `leave_word` is called in another thread just before, to record what hung, unless compiled code
+    holds the interpreter.
     """
     key = _watch.add(seconds, leave_word)
     faulthandler.dump_traceback_later(seconds + GRACE, exit=True, file=sys.__stderr__ or 2)
@@ -91,7 +91,7 @@ _UNIT = 1 if sys.platform == "darwin" else 1024
 class Usage:
     """Measures this process from its making on; costs microseconds, and needs no other package.
 
-    Names begin with `system/`, which MLflow shows on a page of its own.
+    Names begin with `system/`, which MLflow shows on another page.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,6 @@ class Usage:
             cuda.reset_peak_memory_stats()
 
     def metrics(self) -> dict[str, float]:
-        """Cores that were busy on average, and peaks of memory in megabytes."""
         seconds = max(time.perf_counter() - self._seconds, 1e-9)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
         found = {
@@ -111,3 +110,17 @@ class Usage:
         if (cuda := cuda_in_use()) is not None:
             found["system/gpu_memory"] = cuda.max_memory_allocated() / _MEGABYTE
         return found
+
+
+def set_threads(threads: int) -> None:
+    """Let torch use so many threads, if this process has imported it."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
+
+
+def give_back_memory() -> None:
+    """Give the memory of a learner that is gone back to the GPU, which other processes share."""
+    if (cuda := cuda_in_use()) is not None:
+        gc.collect()
+        cuda.empty_cache()

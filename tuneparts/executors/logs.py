@@ -1,7 +1,6 @@
 """The log of a trial: what it prints, warnings, log records, where it ran and why it failed.
 
-It lies beside the checkpoints of the trial, so it outlives the worker and can be read while the
-trial runs. Only the newest lines are kept, so that a trial that prints at every step fills no disk.
+It lies next to the checkpoints of the trial. Only the newest lines are kept.
 """
 
 import sys
@@ -24,7 +23,7 @@ _LONGEST_LINE = 1 << 16
 
 def read(storage: Folder, trial: TrialId) -> list[str]:
     """Read the newest lines of a trial's log, oldest first; none when it has not begun."""
-    folder = storage.child(*str(trial).split("/"), "log")
+    folder = storage.of_trial(trial, "log")
     is_there = _NAME in folder.names()
     return folder.read(_NAME).decode(errors="replace").splitlines() if is_there else []
 
@@ -33,7 +32,7 @@ class _TrialLog:
     """The log of one trial, written by the worker that runs it."""
 
     def __init__(self, storage: Folder, trial: TrialId) -> None:
-        self._folder = storage.child(*str(trial).split("/"), "log")
+        self._folder = storage.of_trial(trial, "log")
         self._lines = read(storage, trial)  # of the worker before, where one died
         self._redactor = redaction.of_process()
         self._is_news = False
@@ -93,7 +92,6 @@ class _Tee:
         return len(text)
 
     def end_line(self) -> None:
-        """Write what waits for the end of its line."""
         if self._line:
             masked = self._redactor.text("".join(self._line))
             self._line, self._length = [], 0

@@ -22,16 +22,11 @@ MOST_LOCAL_TRIALS = 200
 
 
 def _num_trials(search: Search) -> int:
-    """Count the trials of all arms and seeds."""
     return sum(arm.trials_per_seed * len(search.seeds_of(arm)) for arm in search.arms)
 
 
 def _suited(search: Search) -> Executor:
-    """Choose the local executor for small searches, and Ray for large ones.
-
-    Ray is also taken for what only Ray has: GPUs, resources with names of a cluster's own,
-    and learners that run parts of their work in tasks beside them.
-    """
+    """Choose the local executor for small searches, and Ray for large ones or what only Ray has."""
     needs_ray = any(
         arm.resources.gpus or arm.resources.custom or arm.config.task_bundles()
         for arm in search.arms
@@ -65,7 +60,7 @@ class Place:
         if self.workers is not None and self.executor == "ray":
             raise ConfigError(
                 f"workers = {self.workers}: Ray places as many trials as its nodes hold. Use "
-                "`executor='local'`, or `cpus=` to fill fewer CPUs."
+                "`cpus=` to fill fewer CPUs, or leave Ray out."
             )
         if self.workers is not None and self.workers < 1:
             raise ConfigError(f"workers = {self.workers}: must be positive.")
@@ -175,10 +170,10 @@ _PLENTY = 1e15
 def fitted(search: Search, place: Place) -> Search:
     """A search whose algorithms know how many of their trials run side by side at a place.
 
-    Each replicate of an arm gets its share of the room; a cluster is asked what it has. A search
-    that says so itself, or whose algorithms do not ask, is returned as it is.
+    Each seed of an arm gets its share of the room; a cluster is asked what it has.
     """
-    own = {arm.name: arm.algorithm for arm in search.arms}
+    arms = {arm.name: arm for arm in search.arms}
+    own = {name: arm.algorithm for name, arm in arms.items()}
     asking = {n: it for n, it in own.items() if isinstance(it, Sampled) and it.window is None}
     if not asking:
         return search
@@ -196,22 +191,19 @@ def fitted(search: Search, place: Place) -> Search:
     if place.address is not None:
         from tuneparts.executors.ray import cluster
 
-        nodes = [{**node, "memory": _PLENTY} for node in cluster._nodes_at(place.address)]
-    arms = []
-    for arm in search.arms:
-        if arm.name in asking:
-            most = _most(search, arm, place.cpus)
-            room = place.workers or slots(bundles(arm), nodes, most=most)
-            width = math.ceil(min(room, most) / len(search.seeds_of(arm)))
-            fitting = asking[arm.name].for_width(max(1, width))
-            arms.append(arm.model_copy(update={"algorithm": fitting}))
-        else:
-            arms.append(arm)
-    return search.model_copy(update={"arms": tuple(arms)})
+        with cluster.joined_once(place.address):
+            nodes = [{**node, "memory": _PLENTY} for node in cluster.nodes().values()]
+    for name, algorithm in asking.items():
+        arm = arms[name]
+        most = _most(search, arm, place.cpus)
+        room = place.workers or slots(bundles(arm), nodes, most=most)
+        width = math.ceil(min(room, most) / len(search.seeds_of(arm)))
+        fitting = algorithm.for_width(max(1, width))
+        arms[name] = arm.model_copy(update={"algorithm": fitting})
+    return search.model_copy(update={"arms": tuple(arms.values())})
 
 
 def _most(search: Search, arm: Arm, cpus: float | None) -> int:
-    """The limits that do not depend on the machine."""
     trials = arm.trials_per_seed * len(search.seeds_of(arm))
     fill = None if cpus is None else int(cpus / arm.resources.cpus)
     return min(limit for limit in (trials, search.at_once, arm.at_once, fill) if limit is not None)

@@ -1,7 +1,7 @@
-"""Hypers: what a prediction depends on besides the net, learnt or given. No torch is imported here.
+"""Hyperparameters: what a prediction depends on besides the net, learnt or given. Without torch.
 
-`hyper` says what a hyper is, `kinds` has ours, `config` puts them together; `hypers` predicts with
-a net under them.
+`hyper` says what a hyperparameter is, `kinds` has ours, `config` puts them together; `hypers`
+predicts with a net under them.
 """
 
 from tuneparts.core import lazy

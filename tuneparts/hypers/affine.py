@@ -37,21 +37,14 @@ class AffineModule(_Part):
     makes_copies = True
 
     def sample(self, num: int, generator: torch.Generator) -> Tensor:
-        """Draw independent random matrices A_N23, differentiable in the learnable ranges.
-
-        An output position p in [-1, 1]^2 (corner pixels' centres at the corners) reads the input at
-        A (p, 1).
-        """
+        """Draw matrices A_N23; an output position p in [-1, 1]^2 reads the input at A (p, 1)."""
         raise NotImplementedError
 
     def draws(self, *, training: bool) -> bool:  # noqa: ARG002
         return not self.is_identity
 
     def forward(self, x_BCHW: Tensor, num_samples: int, generator: torch.Generator) -> Tensor:
-        """Move each image independently, sample s of image b at b * S + s; zero outside of it.
-
-        The identity copies instead of resampling, and so returns the very pixels.
-        """
+        """Move each image, sample s of b at b * S + s; the identity returns the very pixels."""
         if self.is_identity:
             return x_BCHW if num_samples == 1 else x_BCHW.repeat_interleave(num_samples, dim=0)
         return resample(x_BCHW, self.sample(len(x_BCHW) * num_samples, generator))
@@ -102,11 +95,9 @@ class Exponential(AffineModule):
 
 
 class _Lila(Exponential):
-    """The maxima are eta.
+    """The maxima are eta. A learnt rotation pi + d is reflected at pi, and acts as pi - d.
 
-    Rotation is at most pi: beyond, the uniform angle would wrap and stop being uniform. A learnt
-    one is reflected there, pi + d acting as pi - d. A cap would be a dead end: its gradient is
-    exactly zero, so that no later step could take back one that went too far.
+    A cap would be a dead end: its gradient is zero, and no later step could leave it.
     """
 
     most = 1.0
@@ -138,7 +129,6 @@ class _Schwoebel(AffineModule):
 
     The matrix is R(rotation) [[1, 0], [shear_y, 1]] [[1, shear_x], [0, 1]] diag(scale_x, scale_y)
     and the offset minus that matrix times the translation: a position p reads at A (p - t).
-    Every image and sample has a draw of its own. The ends are unconstrained and may cross.
     """
 
     def __init__(self, config: SchwoebelAffine, *, learnable: bool) -> None:
@@ -180,11 +170,7 @@ PARTS: dict[str, Callable[..., AffineModule]] = {
 
 
 def resample(x_BCHW: Tensor, A_N23: Tensor) -> Tensor:
-    """Read each image at A (x, y, 1) for every output position (x, y) in [-1, 1]^2, as x_NCHW.
-
-    The matrices of image b are those at b * S ... b * S + S - 1. Samples of one image are stacked
-    along the height of one long grid, so that the images are never repeated.
-    """
+    """Read each image at A (x, y, 1) for all positions; the samples of one share a long grid."""
     B, C, H, W = x_BCHW.shape
     N = len(A_N23)
     # One product with a (6, P * 2) basis: `affine_grid` multiplies N small matrices instead
@@ -255,11 +241,7 @@ def _columns(
 
 
 def _random_resized_crop(x_BCHW: Tensor, least: float, generator: torch.Generator) -> Tensor:
-    """Crop each image to a rectangle of random area, shape and place, scaled to the old size.
-
-    The area is uniform between `least` and all of the image's, the logarithm of width by height
-    between those of 3/4 and 4/3; what would not fit the image is cut to its side. Bilinear.
-    """
+    """Crop each image to a random rectangle of at least a share `least`, scaled to the old size."""
     B, _, H, W = x_BCHW.shape
     draws = torch.rand((4, B, 1), generator=generator, device=x_BCHW.device)
     area = (least + (1 - least) * draws[0]) * H * W
@@ -295,10 +277,7 @@ def _random_flip(x_BCHW: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _cutout(x_BCHW: Tensor, side: int, generator: torch.Generator) -> Tensor:
-    """Zero a square around a random pixel of each image (DeVries and Taylor 2017).
-
-    The pixel is anywhere in the image, so that squares may be cut off at the border.
-    """
+    """Zero a square around a random pixel of each image (DeVries and Taylor 2017)."""
     (B, _, H, W), device = x_BCHW.shape, x_BCHW.device
 
     def is_within(size: int) -> Tensor:

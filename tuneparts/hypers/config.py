@@ -1,8 +1,8 @@
-"""Which hypers a run has, where they start or stay, and how predictions are averaged.
+"""Which hyperparameters a run has, where they start or stay, and how predictions are averaged.
 
-Hypers are learnt by the partial gradient of log p(y | x, w, psi) at fixed weights w (Mlodozeniec
-et al. 2023, equation 4). What only shapes how w is reached has a gradient of exactly zero there,
-and calling it learnt would be a mistake: it is refused here, with the reason.
+Hyperparameters are learnt by the partial gradient of log p(y | x, w, psi) at fixed weights w
+(Mlodozeniec et al. 2023, equation 4). What only shapes how w is reached has a gradient of exactly
+zero there, and calling it learnt would be a mistake: it is refused here, with the reason.
 """
 
 import re
@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from tuneparts.core import schema
-from tuneparts.core.config import Config, parse
+from tuneparts.core.config import Config, parse, usually
 from tuneparts.core.errors import ConfigError, UnknownNameError
 from tuneparts.hypers.hyper import Hyper, Place
 from tuneparts.hypers.kinds import (
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 Averaging = Literal["logits", "prob"]
 HyperGradient = Literal["none", "fixed weights", "through a step"]
-"""What moves the hypers of a method: nothing, the partial gradient of a loss at fixed weights, or
-the gradient of held-out data also through the last step of the weights."""
+"""What moves the hyperparameters of a method: nothing, the partial gradient of a loss at fixed
+weights, or the gradient of held-out data also through the last step of the weights."""
 _LOSS = "it changes the training loss only"
 OUTSIDE_LIKELIHOOD = {
     **dict.fromkeys(
@@ -64,20 +64,13 @@ OUTSIDE_LIKELIHOOD = {
 """Names of hyperparameters that do not enter the likelihood, and why."""
 
 
-def _named(given: Any) -> Any:
-    """An affine config whose parametrisation is not named is of `lila`."""
-    return {"kind": "lila", **given} if isinstance(given, Mapping) else given
-
-
 AffineKind = Annotated[
-    Affine | BentonAffine | SchwoebelAffine,
-    Field(discriminator="kind"),
-    BeforeValidator(_named),
+    Affine | BentonAffine | SchwoebelAffine, Field(discriminator="kind"), usually("lila")
 ]
 
 
 def _under(field: str) -> Callable[[Any], Any]:
-    """Read a bare value as the one field of a hyper."""
+    """Read a bare value as the one field of a hyperparameter."""
     return lambda value: (
         value if value is None or isinstance(value, Hyper | Mapping) else {field: value}
     )
@@ -96,16 +89,16 @@ _Tempering = Annotated[
 
 
 def check_images(name: str, hyper: Hyper, in_shape: tuple[int, ...]) -> None:
-    """Refuse a hyper that acts on images where inputs are vectors."""
+    """Refuse a hyperparameter that acts on images where inputs are vectors."""
     if hyper.needs_images and len(in_shape) != 3:
         raise ConfigError(f"`{name}` acts on images (C, H, W), but inputs have shape {in_shape}.")
 
 
 class Hypers(Config):
-    """What a prediction depends on besides the net. A hyper that is None is not there.
+    """What a prediction depends on besides the net. A hyperparameter that is None is not there.
 
-    A method that learns hypers starts them at these values; any other holds them there. A hyper of
-    one's own stands beside those here, under a name of its choice.
+    A method that learns hyperparameters starts them at these values; any other holds them there. A
+    hyperparameter of your own is next to those here, under a name of your choice.
 
     Example:
         >>> config = Hypers(temperature=2.0, second_noise=Noise(std=0.1))
@@ -116,7 +109,6 @@ class Hypers(Config):
     """
 
     model_config = ConfigDict(extra="allow")
-
     affine: AffineKind | None = None
     """Affine motions of images: `kind` is `lila`, `benton` or `schwoebel`."""
     colour: Colour | None = None
@@ -134,12 +126,12 @@ class Hypers(Config):
     averaging: Averaging = "logits"
     """Average logits or probabilities, in training and evaluation alike."""
     frozen: tuple[str, ...] = ()
-    """Names of hypers that are held fixed even by methods that learn hypers."""
+    """Names of hyperparameters that are held fixed even by methods that learn hyperparameters."""
 
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown_keys(cls, values: Any) -> Any:
-        """Read the hypers of one's own, and refuse whatever else is no field."""
+        """Read your own hyperparameters, and refuse whatever else is no field."""
         if isinstance(values, Hyper | list | tuple):
             values = _by_name([values] if isinstance(values, Hyper) else values)
         if not isinstance(values, Mapping):
@@ -162,13 +154,13 @@ class Hypers(Config):
                 try:
                     super()._refuse_unknown_keys({key: value})  # type: ignore[operator]
                 except ValueError as error:
-                    hint = "A hyper of your own is an object, and in JSON its fields with a `kind`."
+                    hint = "Your own is an object, and in JSON its fields with a `kind`."
                     raise ValueError(f"{error} {hint}") from None
         return found
 
     @model_serializer(mode="wrap")
     def _name_kinds(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Write the class of each hyper of one's own beside its fields."""
+        """Write the class of each hyperparameter of your own next to its fields."""
         tree: dict[str, Any] = handler(self)
         for name, hyper in self.own.items():
             if name in tree:
@@ -185,45 +177,40 @@ class Hypers(Config):
         for name in self.frozen:
             if name not in self.parts:
                 here = ", ".join(self.parts) or "none"
-                raise ConfigError(f"`frozen` names `{name}`, but the hypers here are {here}.")
+                raise ConfigError(f"`frozen` names `{name}`, which is not among: {here}.")
         for name, hyper in self.own.items():
             if hasattr(Hypers, name) or not re.fullmatch("[a-z][a-z0-9_]*", name):
                 raise ConfigError(
-                    f"got `{name}` for {type(hyper).__name__}: a hyper's name is a lower-case word "
+                    f"got `{name}` for {type(hyper).__name__}: the name is a lower-case word "
                     "that nothing else here has."
                 )
             KINDS.name_of(type(hyper))  # refuses a class that no worker could import
         for metric, count in Counter(self.metrics()).items():
             is_built_in = metric.name in schema.BUILT_IN
             if count > 1 or (is_built_in and schema.lookup(metric.name) != metric):
-                raise ConfigError(f"`{metric.name}` is taken: rename the hyper, or its field.")
+                raise ConfigError(f"`{metric.name}` is taken: rename what has it, or its field.")
         return self
 
     @property
     def own(self) -> dict[str, Hyper]:
-        """Hypers besides those that are fields here, by name."""
+        """Hyperparameters besides those that are fields here, by name."""
         return dict(self.model_extra or {})
 
     @property
     def parts(self) -> dict[str, Hyper]:
-        """All hypers that are there, by name, in the order in which those of one place act."""
+        """All hyperparameters that are there, by name, in the order in which they act."""
         given = {name: getattr(self, name) for name in FIELDS}
         return {**{name: hyper for name, hyper in given.items() if hyper is not None}, **self.own}
 
     def acting_on(self, place: Place) -> list[str]:
-        """Names of the hypers that act on inputs, activations, outputs, the loss or weights."""
+        """Names of those that act on inputs, activations, outputs, the loss or weights."""
         return [name for name, hyper in self.parts.items() if hyper.place() == place]
 
     def metrics(self) -> tuple[schema.Metric, ...]:
-        """What a run reports of these hypers."""
         return tuple(m for name, hyper in self.parts.items() for m in hyper.metrics(name))
 
     def at(self, found: Mapping[str, float]) -> "Hypers":
-        """The same config at values found elsewhere, by metric name without `hyper/`.
-
-        Fields here that are None are made, with every value that was not found at no effect. A name
-        that finds no place is refused: a retrained net would differ from what was found.
-        """
+        """The config at values by metric name without `hyper/`; each must find a place."""
         # `laplace` learns a prior of the weights without having it in its config.
         made = (*FIELDS, "weight_prior")
         classes: dict[str, tuple[type[Hyper], ...]] = {
@@ -240,15 +227,15 @@ class Hypers(Config):
         for metric in rest:
             _refuse_outside_likelihood(metric)
             known = {one for n, kinds in classes.items() for cls in kinds for one in cls.known(n)}
-            raise UnknownNameError("hyper", metric, known)
+            raise UnknownNameError("hyperparameter", metric, known)
         return self._with(changed)
 
     def joined(self, other: "Hypers") -> "Hypers":
-        """The same config with the hypers of one's own that only another has."""
+        """The same config with your own hyperparameters that only another has."""
         return self._with({n: hyper for n, hyper in other.own.items() if n not in self.own})
 
     def augmentation(self) -> "Hypers":
-        """The hypers that change how an example looks, and nothing else."""
+        """The hyperparameters that change how an example looks, and nothing else."""
         inputs = self.acting_on("inputs")
         gone = [n for n, one in self.parts.items() if n not in inputs or not one.is_augmentation]
         return self._with({**dict.fromkeys(gone), "frozen": ()})
@@ -266,7 +253,7 @@ class Hypers(Config):
         return parse(Hypers, {**self.model_dump(), **changes})
 
     def check_likelihood(self) -> None:
-        """Refuse hypers that are not frozen and that a gradient at fixed weights cannot reach."""
+        """Refuse what is not frozen and has no gradient at fixed weights."""
         for name, hyper in self.parts.items():
             if name not in self.frozen and not hyper.enters_likelihood():
                 why = "it penalises the weights" if hyper.place() == "weights" else _LOSS
@@ -284,7 +271,7 @@ class Hypers(Config):
         in_shape: tuple[int, ...],
         num_outputs: int | None = None,
     ) -> "HyperModule":
-        """The hypers at these values, parameters if learnable; dropout layers become slots."""
+        """The hyperparameters as modules, learnable or not; dropout layers become slots."""
         from tuneparts.hypers.hypers import HyperModule
 
         return HyperModule(
@@ -293,29 +280,29 @@ class Hypers(Config):
 
 
 FIELDS = tuple(name for name in BUILT_IN if name in Hypers.model_fields)
-"""Names of the hypers that are fields of `Hypers`, in the order in which they act."""
+"""Names of the hyperparameters that are fields of `Hypers`, in the order in which they act."""
 
 
 def _by_name(given: Sequence[Any]) -> dict[str, Any]:
-    """Hypers that are given alone, under their usual names; random ones are averaged over draws."""
+    """Those that are given alone, under their usual names; random ones are averaged over draws."""
     found: dict[str, Any] = {}
     for hyper in given:
+        if not isinstance(hyper, Hyper):
+            raise ConfigError(f"{hyper!r:.100}: no hyperparameter. Write it as `Affine(...)`.")
         ours = (name for name in FIELDS if isinstance(hyper, BUILT_IN[name]))
         snake = re.sub(r"(?<!^)(?=[A-Z])", "_", type(hyper).__name__).lower()
         name = next(ours, snake)
         if name in found:
-            raise ConfigError(f"two hypers are called `{name}`: use `Hypers(a=..., b=...)`.")
+            raise ConfigError(f"`{name}` is there twice: use `Hypers(a=..., b=...)`.")
         found[name] = hyper
-    is_random = any(
-        isinstance(one, Hyper) and (one.is_random or one.place() == "inputs") for one in given
-    )
+    is_random = any(one.is_random or one.place() == "inputs" for one in given)
     return found | ({"samples": 4, "eval_samples": 4} if is_random else {})
 
 
 def _refuse_outside_likelihood(name: str) -> None:
     if name in OUTSIDE_LIKELIHOOD:
         raise ConfigError(
-            f"`{name}` cannot be learnt as a hyper: {OUTSIDE_LIKELIHOOD[name]} and does not enter "
+            f"`{name}` cannot be learnt here: {OUTSIDE_LIKELIHOOD[name]} and does not enter "
             "log p(y | x, w, psi), so that its partial gradient at fixed weights is exactly zero. "
             "Set it in the config of the method, or search over it."
         )

@@ -1,8 +1,8 @@
-"""What a hyper is: one class with its numbers, where it acts, and what it does there.
+"""What a hyperparameter is: one class with its numbers, where it acts, and what it does there.
 
-A hyper is what a prediction or a training loss depends on besides the weights. Some methods learn
-its numbers, others hold them, and any search can vary them. Nothing here imports torch: what
-computes in a run is in `parts`.
+A hyperparameter is what a prediction or a training loss depends on besides the weights. Some
+methods learn its numbers, others hold them, and any search can vary them. Nothing here imports
+torch: what computes in a run is in `parts`.
 
 Legend: B examples, K outputs of the net.
 """
@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import methodcaller
+from operator import methodcaller, pos
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import GetCoreSchemaHandler, model_validator
@@ -57,33 +57,29 @@ def _logit(value: float) -> float:
     return math.log(value) - math.log1p(-value)
 
 
-def _same(raw: "Tensor") -> "Tensor":
-    return raw
-
-
 POSITIVE = _Link(_softplus, _inverse_softplus, 0.0, math.inf)
 LOG = _Link(methodcaller("exp"), math.log, 0.0, math.inf)
 UNIT = _Link(methodcaller("sigmoid"), _logit, 0.0, 1.0)
-REAL = _Link(_same, float, -math.inf, math.inf)
+REAL = _Link(pos, float, -math.inf, math.inf)
 
 
 @dataclass(frozen=True)
 class Shapes:
-    """What the hypers of a run act on."""
+    """What the hyperparameters of a run act on."""
 
     in_shape: tuple[int, ...] = ()
     """Shape of one input, (C, H, W) or (D,)."""
     num_slots: int = 0
-    """Dropout layers of the net: the places where hypers reach activations."""
+    """Dropout layers of the net: the places where hyperparameters reach activations."""
     num_outputs: int | None = None
     """Outputs of the net (K); None where nobody asked."""
     num_tensors: int = 0
     """Parameter tensors of the net."""
 
     def count(self, each: Each) -> int:
-        """How many numbers a hyper has that has one for each of these."""
+        """How many numbers a hyperparameter has that has one for each of these."""
         if each == "output" and self.num_outputs is None:
-            raise ConfigError("`num_outputs` is None: a hyper with a number for each needs it.")
+            raise ConfigError("`num_outputs` is None: a number for each of them needs it.")
         return {
             "input": math.prod(self.in_shape),
             "slot": self.num_slots,
@@ -94,7 +90,7 @@ class Shapes:
 
 @dataclass(frozen=True)
 class Number:
-    """Marks a field of a hyper as a number that can be learnt."""
+    """Marks a field of a hyperparameter as a number that can be learnt."""
 
     link: _Link
     """The range of the number, and how gradient steps stay inside it."""
@@ -106,7 +102,7 @@ class Number:
     each: Each | None = None
     """One number for each of these; the field then is a number for all, or a tuple."""
     metric: str | None = None
-    """Name in reports; None for that of the hyper, with the field's where it has several."""
+    """Name in reports; None for the name in the config, with the field's where it has several."""
     held_in: str | None = None
     """Name of the vector that holds it in a run, with others of this name; None for the field's."""
 
@@ -124,7 +120,7 @@ class Number:
 
 
 class Hyper(Config):
-    """A hyper: its fields, and one method that says where it acts and what it does there.
+    """A hyperparameter: its fields, and one method that says where it acts and what it does there.
 
     A subclass marks the fields that can be learnt by `Number` and overrides exactly one of
     `on_inputs`, `on_activations`, `on_outputs`, `on_loss` and `on_weights`. In a config it stands
@@ -155,7 +151,7 @@ class Hyper(Config):
     needs_classes: ClassVar[bool] = False
     """Whether it makes sense for outputs only that are the logits of classes."""
     acts_on: ClassVar[Place | None] = None
-    """None: by the method that is overridden. For a hyper that makes its `part` itself."""
+    """None: by the method that is overridden. For a hyperparameter that makes its `part` itself."""
     is_augmentation: ClassVar[bool] = True
     """Whether, acting on inputs, it changes how an example looks."""
 
@@ -164,7 +160,7 @@ class Hyper(Config):
         place, name = self.place(), type(self).__name__
         if self.is_random and place not in ("inputs", "activations"):
             raise ConfigError(
-                f"{name} is random and acts on {place}: a random hyper acts on inputs or "
+                f"{name} is random and acts on {place}: a random one acts on inputs or "
                 "activations, whose predictions are averaged over samples."
             )
         if self.in_likelihood is False and place not in ("loss", "weights"):
@@ -178,7 +174,7 @@ class Hyper(Config):
         raise NotImplementedError
 
     def on_activations(self, h: "Tensor", slot: int, now: "Call") -> "Tensor":
-        """Activations at a dropout layer of the net; of a random hyper in training only."""
+        """Activations at a dropout layer of the net; if random, in training only."""
         raise NotImplementedError
 
     def on_outputs(self, outputs_BK: "Tensor", now: "Call") -> "Tensor":
@@ -197,14 +193,13 @@ class Hyper(Config):
 
     @classmethod
     def place(cls) -> Place:
-        """Where it acts."""
         if cls.acts_on is not None:
             return cls.acts_on
         said = [p for p in PLACES if getattr(cls, f"on_{p}") is not getattr(Hyper, f"on_{p}")]
         if len(said) != 1:
             raise ConfigError(
                 f"{cls.__name__} overrides {' and '.join(f'`on_{one}`' for one in said) or 'none'}:"
-                f" a hyper overrides one of {', '.join(f'`on_{one}`' for one in PLACES)}."
+                f" a subclass overrides one of {', '.join(f'`on_{one}`' for one in PLACES)}."
             )
         return said[0]
 
@@ -231,7 +226,6 @@ class Hyper(Config):
         }
 
     def metrics(self, name: str) -> tuple[schema.Metric, ...]:
-        """What a run reports of it."""
         found = []
         for field, stem in self.stems(name).items():
             number = self.numbers()[field]
@@ -250,21 +244,21 @@ class Hyper(Config):
 
     @classmethod
     def owns(cls, metric: str, name: str) -> bool:
-        """Whether a reported name, without `hyper/`, is of this hyper."""
+        """Whether a reported name, without `hyper/`, is of this hyperparameter."""
         known = cls.known(name)
         return metric in known or re.sub(r"\.\d+$", ".*", metric) in known
 
     @classmethod
     def identity(cls) -> Self:
-        """The hyper at no effect."""
+        """The hyperparameter at no effect."""
         return parse(cls, {field: number.identity for field, number in cls.numbers().items()})
 
     def at(self, found: Mapping[str, float], *, name: str) -> Self:
-        """The same hyper, `name` in its config, at values by reported name without `hyper/`."""
+        """The same at other values, which have their reported names without `hyper/`."""
         for metric in found:
             if not self.owns(metric, name):
                 known = self.known(name)
-                raise UnknownNameError(f"hyper of {type(self).__name__}", metric, known)
+                raise UnknownNameError(f"hyperparameter of {type(self).__name__}", metric, known)
         changes: dict[str, Any] = {}
         for field, stem in self.stems(name).items():
             listed = [f"{stem}.{i}" for i in range(sum(m.startswith(f"{stem}.") for m in found))]
@@ -299,7 +293,7 @@ class Hyper(Config):
 
 @dataclass(frozen=True)
 class Call:
-    """What a hyper acts with in one call: `now["rate"]`, and the source of its draws."""
+    """What a hyperparameter acts with in one call: `now["rate"]`, and the source of its draws."""
 
     _part: "_NumberedPart"
     _generator: "torch.Generator | None"
@@ -320,24 +314,19 @@ class Call:
 
     @property
     def draws(self) -> bool:
-        """Whether this call draws random numbers."""
         return self._part.draws(training=self.training)
 
     def relaxed(self, logits: "Tensor", shape: Sequence[int], *, tau: float) -> "Tensor":
-        """Draw numbers in [0, 1] that exceed one half with probability sigmoid(logits).
-
-        A Bernoulli draw has no gradient in its probability; this relaxation of it (Maddison et al.
-        2016) has one, and becomes the draw as tau falls to 0.
-        """
+        """Draw in [0, 1], above 1/2 with probability sigmoid(logits) (Maddison et al. 2016)."""
         u = logits.new_empty(shape).uniform_(generator=self.generator)
         return ((logits + u.logit()) / tau).sigmoid()
 
     @property
     def generator(self) -> "torch.Generator":
-        """The source of all draws; refused to a hyper that does not say that it is random."""
+        """The source of all draws; refused where the class does not say `is_random`."""
         if not self._part.hyper.is_random or self._generator is None:
             raise ConfigError(
-                f"{type(self._part.hyper).__name__} asks for a generator: a hyper that draws says "
+                f"{type(self._part.hyper).__name__} asks for a generator: a class that draws says "
                 "`is_random = True`, and acts on inputs or activations."
             )
         return self._generator

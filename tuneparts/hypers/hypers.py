@@ -1,4 +1,4 @@
-"""One prediction from a net and its hypers, the same in updates, hyper steps and scores.
+"""One prediction from a net and its hyperparameters, the same in training and in scores.
 
 Legend: B examples, S samples of each, N = B * S, K outputs.
 """
@@ -30,11 +30,7 @@ Net = Callable[[Tensor], Tensor]
 
 
 class HyperModule(nn.Module):
-    """The parts that act around a net, each learnable, fixed or absent; see `Hypers.build`.
-
-    Learnable numbers are parameters of this module and never of the net. Fixed ones leave no
-    trace in `state_dict`: the config determines them.
-    """
+    """The parts that act around a net, each learnable, fixed or absent; see `Hypers.build`."""
 
     affine: _Part | None
     dropout: _Part | None
@@ -57,7 +53,7 @@ class HyperModule(nn.Module):
         rates = tuple(layer.p for layer in layers)
         if config.dropout is None and any(rates):
             # A dropout layer of the net would draw from the global generator; driven by the
-            # hypers at its own rate it draws from the stream of the call.
+            # hyperparameters at its own rate it draws from the stream of the call.
             given = {"dropout": parse(Dropout, {"rate": rates}), **given}
         for name in FIELDS:
             self.add_module(name, None)
@@ -66,7 +62,7 @@ class HyperModule(nn.Module):
         for name in names:
             check_images(name, given[name], in_shape)
             part = given[name].part(shapes, name=name, learnable=name in learnt)
-            # Directly, because a hyper may have a name that the class `ModuleDict` itself uses.
+            # Directly, because the class `ModuleDict` itself may use the name.
             (self if name in FIELDS else self.own)._modules[name] = part
         self._names: dict[Place, list[str]] = {
             place: [name for name in names if given[name].place() == place] for place in PLACES
@@ -76,16 +72,14 @@ class HyperModule(nn.Module):
         self.eval_samples = config.eval_samples or config.samples
         self.averaging: Averaging = config.averaging
         self.draws_globally = False
-        """Whether the nets that these hypers are used with draw from torch's global generator."""
+        """Whether the nets that these are used with draw from torch's global generator."""
         self._is_plain = not any(self.acting("inputs", "activations", "outputs"))
         self.attach(net)
 
     def predict(self, net: Net, x: Tensor, *, generator: torch.Generator, training: bool) -> Tensor:
-        """Unnormalised log-probabilities (B, K), to be used like any logits.
+        """Unnormalised log-probabilities (B, K), averaged over samples with draws of their own.
 
-        The net runs once on all N inputs, each with draws of its own; its logits are averaged over
-        samples. Training (updates, hyper steps and L_ML) draws masks and dropout; scores use
-        the mask's probabilities and no dropout. Augmentation and noise are drawn in both.
+        Masks and dropout are drawn in training only, augmentation and noise in scores too.
         """
         if training and self.draws_globally:
             net = partial(_seeded, net, generator)
@@ -146,10 +140,7 @@ class HyperModule(nn.Module):
         reduction: Reduction = "mean",
         held_out: bool = False,
     ) -> Tensor:
-        """The loss of predictions, from that of the task, under the parts that act on it.
-
-        Held-out data is judged by the likelihood alone, as hyper steps and scores do.
-        """
+        """The loss under the parts that act on it; of held-out data, the likelihood alone."""
         named = [(name, part) for name, part in self._named("loss") if not part.is_identity]
         parts = [part for name, part in named if not (held_out and name in self._outside)]
         if not parts:
@@ -189,12 +180,12 @@ class HyperModule(nn.Module):
         return {f"hyper/{name}": value for items in values for name, value in items}
 
     def learnable(self) -> list[nn.Parameter]:
-        """What a hyper step moves; empty when all parts are fixed."""
+        """What a hyperparameter step moves; empty when all parts are fixed."""
         return list(self.parameters())
 
     @contextmanager
     def detached(self) -> Iterator[None]:
-        """Inside the block predictions build no graph for the hypers, as a weight step wants."""
+        """Inside the block predictions build no graph for the hyperparameters."""
         parameters = [p for p in self.parameters() if p.requires_grad]
         for parameter in parameters:
             parameter.requires_grad_(False)
@@ -205,10 +196,7 @@ class HyperModule(nn.Module):
                 parameter.requires_grad_(True)
 
     def attach(self, net: nn.Module) -> None:
-        """Replace the dropout layers of a net, in place, by slots that these hypers drive.
-
-        The net they are built for, and copies of it, are attached. Twice does no harm.
-        """
+        """Replace a net's dropout layers, in place, by slots; twice does no harm."""
         if self._names["activations"]:
             numbers = iter(range(self._num_slots))
 
@@ -232,10 +220,7 @@ def _copies(x: Tensor, num_samples: int) -> Tensor:
 
 
 def _seeded(net: Net, generator: torch.Generator, x: Tensor) -> Tensor:
-    """Outputs of a net, what it draws globally (`Dropout2d`, attention) set by a generator.
-
-    Such layers take no generator, and would draw other numbers in each run and after each resume.
-    """
+    """Outputs of a net whose layers (`Dropout2d`, attention) draw globally, seeded here."""
     device = generator.device
     drawn = torch.randint(2**62, (), generator=generator, device=device)
     with seeding.alone([device] if device.type == "cuda" else []):
@@ -244,12 +229,7 @@ def _seeded(net: Net, generator: torch.Generator, x: Tensor) -> Tensor:
 
 
 def _average(logits_NK: Tensor, num_samples: int, rule: Averaging) -> Tensor:
-    """Unnormalised log-probabilities of the averaged prediction.
-
-    Benton et al. (2020) average network outputs, Immer et al. (2022) logits; both are `logits`
-    here, because averaging log-probabilities differs from it by a constant per example. Schwoebel
-    et al. (2021) average probabilities: `prob`. One sample comes back unchanged under every rule.
-    """
+    """The averaged prediction: of logits, or of probabilities (`prob`, Schwoebel et al. 2021)."""
     if num_samples == 1:
         return logits_NK
     logits_BSK = logits_NK.reshape(-1, num_samples, logits_NK.shape[1])

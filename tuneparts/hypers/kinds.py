@@ -1,4 +1,4 @@
-"""The hypers of this package, without torch: `BUILT_IN` is the one list of them.
+"""The hyperparameters of this package, without torch: `BUILT_IN` is the one list of them.
 
 Those of inputs act on normalised ones, and are measured in standard deviations of the data.
 
@@ -31,7 +31,6 @@ class Mask(Hyper):
 
     is_random = True
     is_augmentation = False
-
     keep: Annotated[
         float | tuple[float, ...], Number(UNIT, identity=1.0, each="input", metric="keep")
     ] = 0.5
@@ -84,7 +83,6 @@ class Colour(Hyper):
 
     is_random = True
     needs_images = True
-
     brightness: Annotated[
         float, Number(UNIT, identity=0.0, metric="brightness", held_in="maxima")
     ] = 0.05
@@ -116,7 +114,6 @@ class AffineConfig(Hyper):
 
     acts_on = "inputs"
     needs_images = True
-
     kind: str
 
     def part(
@@ -148,7 +145,6 @@ class Affine(AffineConfig):
         "shear": ((0, 1, 0), (1, 0, 0)),
     }
     NAMES: ClassVar[tuple[str, ...]] = tuple(GENERATORS)
-
     kind: Literal["lila"] = "lila"
     rotation: Annotated[float, _motion("rotation")] = 0.05
     """Radians; beyond pi it acts, and is reported, as pi: the whole circle. A learnt one that
@@ -181,7 +177,6 @@ class BentonAffine(AffineConfig):
         "shear": ((0, 1, 0), (1, 0, 0)),
     }
     NAMES: ClassVar[tuple[str, ...]] = tuple(GENERATORS)
-
     kind: Literal["benton"] = "benton"
     rotation: Annotated[float, _motion("rotation")] = 0.05
     """Radians."""
@@ -214,7 +209,6 @@ class Theta(Config):
 
     @classmethod
     def near_identity(cls, offset: float) -> "Theta":
-        """The identity with `offset` added to every component."""
         return cls(**{name: value + offset for name, value in cls().model_dump().items()})
 
 
@@ -222,7 +216,6 @@ class SchwoebelAffine(AffineConfig):
     """Both ends of each component (Schwoebel et al. 2021); they start 0.02 around the identity."""
 
     NAMES: ClassVar[tuple[str, ...]] = tuple(Theta.model_fields)
-
     kind: Literal["schwoebel"] = "schwoebel"
     theta_min: Theta = Theta.near_identity(-0.02)
     theta_max: Theta = Theta.near_identity(0.02)
@@ -246,7 +239,6 @@ class Noise(Hyper):
     """Adds Gaussian noise of one standard deviation to every input feature."""
 
     is_random = True
-
     std: Annotated[float, Number(POSITIVE, identity=0.0, metric="noise")] = 0.1
     """Standard deviation of the noise."""
 
@@ -262,7 +254,6 @@ class Dropout(Hyper):
     """The dropout rate of each dropout slot of the net."""
 
     is_random = True
-
     rate: Annotated[
         _Rate | tuple[_Rate, ...],
         Number(UNIT, identity=0.0, each="slot", metric="dropout", held_in="rates"),
@@ -305,7 +296,6 @@ class Flip(Hyper):
 
     is_random = True
     needs_images = True
-
     probability: Annotated[float, Number(UNIT, "probability of a mirrored image", identity=0.0)] = (
         0.1
     )
@@ -330,7 +320,6 @@ class LabelSmoothing(Hyper):
     """
 
     needs_classes = True
-
     rate: Annotated[
         float,
         Field(lt=1),
@@ -393,12 +382,12 @@ BUILT_IN: dict[str, tuple[type[Hyper], ...]] = {
     "weight_prior": (WeightPrior,),
     "weight_decay": (WeightDecay,),
 }
-"""Name -> the classes that a hyper of this name can be of, in the order in which those of one place
-act. The first six are fields of `Hypers`; the others, and those of one's own, stand under a
-name of their own choice."""
+"""Name -> the classes that a hyperparameter of this name can be of, in the order in which those of
+one place act. The first six are fields of `Hypers`; the others, and your own, are under
+a name of their own choice."""
 
 KINDS = Registry(
-    "hyper",
+    "hyperparameter",
     {
         cls.model_fields["kind"].default if "kind" in cls.model_fields else name: (
             f"{cls.__module__}:{cls.__name__}"
@@ -408,4 +397,4 @@ KINDS = Registry(
     },
     group="tuneparts.hypers",
 )
-"""How a hyper's class is named in JSON: a `kind` of ours, of an installed package, or its path."""
+"""How the class is named in JSON: a `kind` of ours, of an installed package, or its path."""

@@ -1,8 +1,8 @@
-"""The hypers of a run: modules that hold their numbers, as parameters or as constants.
+"""The hyperparameters of a run: modules that hold their numbers, as parameters or as constants.
 
-Dropout slots are the places inside a net where hypers act on activations. A slot holds only its
-number, and the caller says, for the length of one call, which dropout to apply. Copies of a net,
-`functional_call` and several nets under one set of hypers then need no bookkeeping.
+Dropout slots are the places inside a net where hyperparameters act on activations. A slot holds
+only its number, and the caller says, for the length of one call, which dropout to apply. Copies of
+a net, `functional_call` and several nets under one set of hyperparameters then need no bookkeeping.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,11 +23,9 @@ Act = Callable[[Tensor, int, torch.Generator], Tensor]
 
 
 class _ConstrainedParameter(nn.Module):
-    """K numbers of one hyper that stay in their range while they are learnt.
+    """K numbers that stay in their range: a parameter under a link, or a non-persistent buffer.
 
-    Learnable numbers are a parameter, `raw`, which a link maps into their range; fixed ones are a
-    non-persistent buffer, because the config alone determines them, and may be at the ends. Of
-    several learnable ones those that start at an end are held there.
+    Of several learnable ones those that start at an end of the range are held there.
     """
 
     raw: nn.Parameter | None
@@ -75,7 +73,7 @@ class _ConstrainedParameter(nn.Module):
 
 
 class _Part(nn.Module):
-    """A hyper in a run: a module with its numbers, as parameters or as constants.
+    """A hyperparameter in a run: a module with its numbers, as parameters or as constants.
 
     Its call depends on where it acts: `(x, generator, training=...)` for inputs, `(h, slot,
     generator)` for activations, `(outputs_BK)` for outputs, `(losses_B, outputs_BK, targets_B)` for
@@ -88,7 +86,6 @@ class _Part(nn.Module):
     """Whether it acts on inputs by `(x, num_samples, generator)` and copies each input itself."""
 
     def draws(self, *, training: bool) -> bool:
-        """Whether a call draws random numbers."""
         raise NotImplementedError
 
     def values(self) -> dict[str, float]:
@@ -97,7 +94,7 @@ class _Part(nn.Module):
 
 
 class _NumberedPart(_Part):
-    """The part of any hyper that overrides one of the methods `on_...`."""
+    """The part of any hyperparameter that overrides one of the methods `on_...`."""
 
     def __init__(self, hyper: Hyper, shapes: Shapes, *, name: str, learnable: bool) -> None:
         super().__init__()
@@ -127,7 +124,6 @@ class _NumberedPart(_Part):
         self.is_identity = not learnable and bool(is_still) and all(is_still)
 
     def forward(self, *given: Any, training: bool = True) -> Tensor:
-        """Act, as the hyper says."""
         is_drawn = self._place in ("inputs", "activations")
         *given, generator = given if is_drawn else (*given, None)  # type: ignore[assignment]
         now = Call(self, generator, training=training)
@@ -150,7 +146,6 @@ class _NumberedPart(_Part):
         return found[0] if field in self._numbers and not self._numbers[field].each else found
 
     def parameter(self, field: str) -> _ConstrainedParameter:
-        """What holds the number, or the numbers, of a field."""
         if field not in self._names:
             raise UnknownNameError(f"number of {type(self.hyper).__name__}", field, self._names)
         found = self.get_submodule(field)
@@ -202,10 +197,7 @@ def _dropping(act: Act, generator: torch.Generator) -> Iterator[_ActiveDropout]:
 
 
 class DropoutSlot(nn.Dropout):
-    """A dropout layer whose rate and randomness come from the `_dropping` block around the call.
-
-    It does not read the net's train or eval mode: a hyper step drops in either.
-    """
+    """A dropout layer that acts as the `_dropping` block around the call says, in any mode."""
 
     def __init__(self, slot: int, p: float) -> None:
         super().__init__(p)

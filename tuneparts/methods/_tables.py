@@ -9,7 +9,7 @@ _SHARED = ("tau_asked", "tau", "bins", "clusters", "templates", "vectors", "trai
 
 
 def _communication(summary: pd.DataFrame) -> tuple[list[Shown], list[str]]:
-    """Costs beside federated averaging, where an arm of it ran alone."""
+    """Costs compared with federated averaging, where an arm of it ran alone."""
     columns = [
         Shown("federated/rounds", "rounds", 1.0, 0),
         Shown("communication/up", "up (MB)", _MEGABYTE, 2),
@@ -27,7 +27,7 @@ def _communication(summary: pd.DataFrame) -> tuple[list[Shown], list[str]]:
         Shown("bytes", "sent per seed (MB)", _MEGABYTE, 2),
         Shown("federated/dropped", "clients dropped", 1.0, 1),
     ]
-    note += ". `sent per seed` is what all trials of a seed sent, with those of its leaders."
+    note += ". `sent per seed` is what all trials of a seed sent, with those of its source arms."
     return columns, [note]
 
 

@@ -1,7 +1,7 @@
 """Nets without knowledge of any method: their configs here, their layers in a module of each.
 
-A config field of type `Net` takes a net's config, a dict with its name, or the name alone. A net of
-one's own is named by what builds it, see `Own`. No torch is imported here.
+A config field of type `Net` takes a net's config, a dict with its name, or the name alone. Your
+own net is named by what builds it, see `Own`. No torch is imported here.
 
 Example:
     >>> from tuneparts.nets import NETS, Mlp
@@ -52,10 +52,7 @@ class NetConfig(Config):
     """Pixels that a side of an image must have; 0 where inputs need not be images."""
 
     def build(self, in_shape: tuple[int, ...], num_classes: int) -> "nn.Module":
-        """Build an initialised net from inputs (B, *in_shape) to logits (B, num_classes).
-
-        Initialisation draws from torch's global generator; wrap the call in `seeding.isolated`.
-        """
+        """A net from (B, *in_shape) to logits (B, num_classes); call it in `seeding.isolated`."""
         least = self.least_side
         if least and (len(in_shape) != 3 or min(in_shape[1:]) < least):
             raise ConfigError(
@@ -266,7 +263,7 @@ class MsdNet(NetConfig):
 
 
 class Own(NetConfig):
-    """A net that a builder of one's own makes: `builder(in_shape, num_classes, **arguments)`.
+    """A net that your own builder makes: `builder(in_shape, num_classes, **arguments)`.
 
     A builder is an `nn.Module` class or a function that returns a module. Its module maps inputs
     (B, *in_shape) to logits (B, num_classes), and is trained in training mode, whatever mode it
@@ -282,7 +279,6 @@ class Own(NetConfig):
     """
 
     model_config = ConfigDict(extra="allow")
-
     name: str
     """Import path of the builder, or the name that an installed package gives it."""
 
@@ -292,7 +288,6 @@ class Own(NetConfig):
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown_keys(cls, values: Any) -> Any:
-        """Name the builder, and refuse arguments that it does not take."""
         if not isinstance(values, dict):
             return values
         arguments = dict(values)
@@ -320,7 +315,6 @@ class Own(NetConfig):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What the builder is called with besides the shapes."""
         return dict(self.model_extra or {})
 
     def build(self, in_shape: tuple[int, ...], num_classes: int) -> "nn.Module":
@@ -335,10 +329,7 @@ class Own(NetConfig):
 
 
 class GivenNet(Own):
-    """Hands out a net that exists, in training mode, whatever mode it came in.
-
-    It is called as often as a method builds a net. A config with it can be pickled at most.
-    """
+    """Hands out a net that exists, in training mode, as often as a method builds one."""
 
     _make: "Callable[[], nn.Module]" = PrivateAttr()
 
@@ -383,7 +374,7 @@ def _parsed(value: Any) -> Any:
 
 
 Net: TypeAlias = Annotated[SerializeAsAny[NetConfig], BeforeValidator(_parsed)]
-"""The type of a config field; a builder of one's own, or its import path, is a name too."""
+"""The type of a config field; your own builder, or its import path, is a name too."""
 
 
 def nets_in(value: Any) -> list[NetConfig]:
@@ -398,17 +389,14 @@ def nets_in(value: Any) -> list[NetConfig]:
 
 
 def own_nets(value: Any) -> list[Own]:
-    """Like `nets_in`, but nets of one's own only."""
+    """Like `nets_in`, but your own nets only."""
     return [net for net in nets_in(value) if isinstance(net, Own)]
 
 
 def check_own_nets(
     config: BaseModel, in_shape: tuple[int, ...], num_classes: int, *, is_whole: bool = False
 ) -> None:
-    """Build every net of one's own in a method's config once, so that a bad one is refused here.
-
-    Inputs are whole numbers, such as tokens, if `is_whole`.
-    """
+    """Build each net of your own in a config once, to refuse a bad one; on tokens if `is_whole`."""
     import torch
 
     x = torch.zeros(2, *in_shape, dtype=torch.int64 if is_whole else torch.float32)

@@ -9,7 +9,7 @@ with 16D, 32D and 64D channels. The block is open to other norms and to shortcut
 which Mlodozeniec et al. (2023) use.
 
 ResNet-(6n+2) without normalisation (Zhang et al. 2019, FixUp) has three stages of n basic blocks.
-Learnable scalars stand around the convolutions, and at the start every block passes its input on,
+Learnable scalars are around the convolutions, and at the start every block passes its input on,
 so that the logits are zero.
 
 MobileNetV2 (Sandler et al. 2018) is for 32x32 images: the stem and the second stage keep the
@@ -102,11 +102,7 @@ def _fixup_resnet(
 
 
 class PreActivationBlock(nn.Module):
-    """norm - ReLU - conv - norm - ReLU - conv, plus a shortcut.
-
-    Where the shape changes, a "conv" skip is a 1x1 convolution of the activated input, and an
-    "identity" skip subsamples the raw input and pads it with zero channels.
-    """
+    """norm - ReLU - conv - norm - ReLU - conv, plus a shortcut; `skip` is how it changes shape."""
 
     def __init__(self, num_in: int, num_out: int, stride: int, *, norm: _Norm, skip: _Skip) -> None:
         super().__init__()
@@ -149,12 +145,8 @@ def _wide_resnet(
 def _resnet50_gn(
     config: nets.ResNet50Gn, in_shape: tuple[int, ...], num_classes: int
 ) -> nn.Sequential:
-    """Build the TinyImagenet ResNet-50 of Mlodozeniec et al. (2023).
-
-    Not the bottleneck net of the same name: three stages of eight two-convolution blocks at width 1
-    make 3 * 8 * 2 + 2 = 50 layers. GroupNorm instead of BatchNorm keeps examples, and so
-    subnetworks, apart; identity skips have no weights to partition.
-    """
+    """The ResNet-50 of Mlodozeniec et al. (2023): 3 * 8 * 2 + 2 layers, no bottlenecks."""
+    # GroupNorm keeps examples, and so subnetworks, apart; such skips have no weights to partition.
     norm = partial(nn.GroupNorm, config.groups)
     block = partial(PreActivationBlock, norm=norm, skip="identity")
     layers: _Layers = OrderedDict(stem=nn.Conv2d(in_shape[0], 16, 3, padding=1, bias=False))
@@ -228,8 +220,6 @@ class _ResidualPair(nn.Module):
 
 
 class _Multiply(nn.Module):
-    """Multiplies by a fixed number."""
-
     def __init__(self, factor: float) -> None:
         super().__init__()
         self.factor = factor

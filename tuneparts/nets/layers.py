@@ -66,11 +66,7 @@ def names_of(net: nn.Module, types: tuple[type[nn.Module], ...]) -> list[str]:
 
 
 class _PaddedShortcut(nn.Module):
-    """The shortcut without weights: every `stride`-th pixel, and zeros for `num_new` channels.
-
-    It is option A of He et al. (2016). Subsampling equals average pooling with a 1x1 kernel, as
-    FixUp writes it.
-    """
+    """Every `stride`-th pixel, and zeros for `num_new` channels (option A of He et al. 2016)."""
 
     def __init__(self, stride: int, num_new: int) -> None:
         super().__init__()
@@ -87,10 +83,7 @@ class _PaddedShortcut(nn.Module):
 
 
 def _kaiming_uniform(net: Net) -> Net:
-    """Draw linear and convolution weights from U(-b, b), b = sqrt(6 / fan_in); biases are zero.
-
-    It keeps the variance of activations through ReLUs (He et al. 2015). The net is changed.
-    """
+    """Draw linear and convolution weights from U(-b, b), b = sqrt(6 / fan_in); biases are zero."""
     return _initialised(net, partial(nn.init.kaiming_uniform_, nonlinearity="relu"))
 
 

@@ -53,7 +53,11 @@ class MultiScaleDense(nn.Module):
                 placed, finest = placed + 1, first
             blocks.append(nn.ModuleList(layers))
             width = channels * config.growth_factors[-1]
-            exits.append(_classifier(width, config.exit_channels, num_classes))
+            num = config.exit_channels
+            convolutions = _conv(width, num, 3, 2), _conv(num, num, 3, 2)
+            # Equal to the original's 2x2 pooling at 32x32 inputs, and fit for other sizes.
+            ends = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(num, num_classes)
+            exits.append(nn.Sequential(*convolutions, *ends))
         self.blocks = nn.ModuleList(blocks)
         self.classifiers = nn.ModuleList(exits)
 
@@ -86,10 +90,7 @@ class MultiScaleDense(nn.Module):
 
 
 class _DenseLayer(nn.Module):
-    """A layer over the scales from `first` on; `drops` a finer one that it reads.
-
-    `channels` are those of the maps that it reads, without the factor of the scale.
-    """
+    """A layer over scales from `first` on; `channels` are those that it reads, without factors."""
 
     def __init__(self, config: MsdNet, channels: int, first: int, *, drops: bool) -> None:
         super().__init__()
@@ -135,14 +136,3 @@ def _conv(num_in: int, num_out: int, kernel: int, stride: int = 1) -> nn.Sequent
 def _bottleneck(num_in: int, num_out: int, factor: int, stride: int) -> nn.Sequential:
     between = min(num_in, factor * num_out)
     return nn.Sequential(_conv(num_in, between, 1), _conv(between, num_out, 3, stride))
-
-
-def _classifier(num_in: int, channels: int, num_classes: int) -> nn.Sequential:
-    return nn.Sequential(
-        _conv(num_in, channels, 3, 2),
-        _conv(channels, channels, 3, 2),
-        # Equal to the original's 2x2 pooling at 32x32 inputs, and fit for other sizes.
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(channels, num_classes),
-    )

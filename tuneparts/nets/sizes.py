@@ -13,11 +13,7 @@ def count_parameters(net: nn.Module) -> int:
 
 
 def count_flops(net: nn.Module, in_shape: tuple[int, ...], *, is_whole: bool = False) -> int:
-    """Count the operations of matrix products and convolutions in a forward pass of one example.
-
-    A multiply-add counts as two. The net is neither copied nor changed; `is_whole` says that inputs
-    are whole numbers, such as tokens.
-    """
+    """Operations (a multiply-add is two) of one example, which is whole numbers if `is_whole`."""
     counter = FlopCounterMode(display=False)
     with torch.no_grad(), counter:
         shapes_of(net)(shape_of_one(net, in_shape, is_whole=is_whole))
@@ -25,10 +21,7 @@ def count_flops(net: nn.Module, in_shape: tuple[int, ...], *, is_whole: bool = F
 
 
 def shapes_of(net: nn.Module) -> nn.Module:
-    """Copy a net onto the meta device, where a pass has shapes, but no arithmetic and no memory.
-
-    It is in evaluation mode: in training BatchNorm refuses a single value.
-    """
+    """Copy a net, in evaluation mode, onto the meta device, where a pass has shapes alone."""
     tensors = {**dict(net.named_parameters()), **dict(net.named_buffers())}
     shapes = {name: torch.empty_like(tensor, device="meta") for name, tensor in tensors.items()}
     return reweighted(net, shapes).eval()

@@ -22,10 +22,7 @@ Layer = TypeVar("Layer", bound=nn.Module)
 
 
 def find(net: nn.Module, layer_type: type[Layer]) -> dict[str, Layer]:
-    """Find the layers of a type: name -> layer, in the order of registration.
-
-    Layers inside a layer that matches are left out. The net itself is found under the name "".
-    """
+    """The layers of a type by name, in the order of registration, but none inside another."""
     found: dict[str, Layer] = {}
     for name, module in net.named_modules():
         is_inside = any(name.startswith(f"{outer}." if outer else "") for outer in found)
@@ -43,10 +40,7 @@ def replace(
 ) -> list[str]:
     """Replace every layer of a type in place, and return the names of the replaced layers.
 
-    A layer registered under several names is replaced once, by one new layer under all of them.
-    The new layers, made from (name, old layer), take over the train or eval mode of the old ones.
-    If anything is refused, such as another number than expected, or `make` raises, the net is
-    unchanged.
+    A layer under several names is replaced once. If anything is refused, the net is unchanged.
     """
     old, kind = find(net, layer_type), layer_type.__name__
     if "" in old:
@@ -70,10 +64,7 @@ def replace(
 
 @contextmanager
 def modes_kept(net: nn.Module) -> Iterator[None]:
-    """Give the layers of a net their modes, training or evaluation, back after the block.
-
-    Layers are known by their names, so one that took another's place takes over its mode.
-    """
+    """Give the layers of a net, by their names, their modes back after the block."""
     modes = {name: layer.training for name, layer in net.named_modules()}
     try:
         yield
@@ -83,12 +74,7 @@ def modes_kept(net: nn.Module) -> Iterator[None]:
 
 
 def reweighted(net: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
-    """Copy a net so that it uses these tensors and shares everything else with the original.
-
-    The copy is meant for one forward pass. It has the train or eval mode of the moment it was made;
-    running statistics that are not replaced, and hooks, are those of the original. The net may have
-    given up the parameters that are replaced; tensors, by name, may be part of a graph.
-    """
+    """A copy, for one forward pass, that uses these tensors and shares all else with the net."""
     copies: dict[nn.Module, nn.Module] = {}
     copy = _shallow(net, copies)
     recurrent: set[nn.RNNBase] = set()

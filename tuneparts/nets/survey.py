@@ -35,12 +35,7 @@ def lay_out(
     *,
     channels_last: bool | None = None,
 ) -> nn.Module:
-    """The net with a hook that reorders its inputs; None decides by net and device.
-
-    On a CPU, convolutions, pooling and norms take a quarter less time with `torch.channels_last`
-    unless the convolutions are very wide. It changes no value but for rounding. The layout follows
-    the inputs, so weights, states and files stay as they are.
-    """
+    """The net with a hook that reorders its inputs; None decides by net and device."""
     if channels_last is None:
         channels_last = _is_quicker(net, in_shape, device)
     hooks = net._forward_pre_hooks
@@ -52,7 +47,7 @@ def lay_out(
 
 
 def _is_quicker(net: nn.Module, in_shape: tuple[int, ...], device: torch.device) -> bool:
-    """Whether pixel by pixel is quicker for a net, and the net can take it."""
+    """Whether pixel by pixel is quicker for a net (by a quarter), and the net can take it."""
     convolutions = [layer for layer in net.modules() if isinstance(layer, nn.Conv2d)]
     if device.type != "cpu" or len(in_shape) != 3 or not convolutions:
         return False
@@ -64,7 +59,7 @@ def _is_quicker(net: nn.Module, in_shape: tuple[int, ...], device: torch.device)
             return False
     if all(type(layer).__module__.startswith(_KEEP_ORDER) for layer in net.modules()):
         return True
-    # Whether a net of one's own works so; a `view` across channels and pixels does not.
+    # Whether your own net works so; a `view` across channels and pixels does not.
     called = copy.deepcopy(net).cpu().eval()
     with torch.no_grad(), seeding.alone():
         try:
@@ -108,11 +103,7 @@ class _Survey:
 
 
 def takeable(net: nn.Module, x: Tensor, lend: Lend, keys: Sequence[str]) -> _Survey:
-    """The layers of a net that a pass over `x` calls, and that work with other weights.
-
-    The net is not changed. `lend` is the way in which the method gives weights to layers, and
-    `keys` are the parameters of a layer that it takes over.
-    """
+    """The layers that a pass over `x` calls, and that compute with `keys` that they are lent."""
     probed = deepcopy(net)
     called: dict[str, None] = {}
     for name, module in probed.named_modules():

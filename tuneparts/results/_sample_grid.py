@@ -1,4 +1,4 @@
-"""Examples as a net sees them: each beside draws of its augmentation, made by the code of training.
+"""Examples as a net sees them: each with draws of its augmentation, made by the code of training.
 
 Legend: E examples, D draws of each, C channels, H height, W width.
 """
@@ -20,15 +20,13 @@ NUM_DRAWS = 7
 
 @dataclass(frozen=True, eq=False)
 class SampleGrid:
-    """Examples and draws of their augmentation, at the hypers of one selected trial."""
+    """Examples and draws of their augmentation, at the hyperparameters of one selected trial."""
 
     arm: str
     seed: int
     trial: str
-    hypers: Mapping[str, float]
-    """The values that the draws were made at, by metric name."""
-    labels: tuple[int | str, ...]
-    """Class of each example (E), or its numbers in words."""
+    hypers: Mapping[str, float]  # by metric name
+    labels: tuple[int | str, ...]  # class of each example (E), or its numbers in words
     originals_EHWC: npt.NDArray[np.uint8]
     draws_EDHWC: npt.NDArray[np.uint8]
 
@@ -43,27 +41,21 @@ class SampleGrid:
 
 
 def of(search: Search, selected: pd.DataFrame, *, has_run: bool) -> tuple[SampleGrid, ...] | str:
-    """Make a grid for the first seed of every arm that augments images, or say why there is none.
-
-    A data function of one's own is called only by a process that `has_run` the search.
-    """
+    """Grids for the first seed of every arm that augments images, or why there are none."""
     found = []
     for arm in search.arms:
         own = selected[selected["arm"] == arm.name]
         hypers = getattr(arm.config, "hypers", None)
         if arm.source is not None or hypers is None or not len(own):
             continue
-        values = {
-            str(name).removeprefix("hyper/"): float(value)
-            for name, value in own.iloc[0].items()
-            if str(name).startswith("hyper/") and not np.isnan(float(value))
-        }
+        row = own.iloc[0].filter(regex="^hyper/").astype(float).dropna()
+        values = {str(name).removeprefix("hyper/"): float(value) for name, value in row.items()}
         values = {name: value for name, value in values.items() if hypers.is_augmentation(name)}
         if any(values.values()):
             found.append((arm, own.iloc[0], hypers.augmentation().at(values), values))
     if not found or search.data is None:
         return ()
-    if ":" in search.data.name and not has_run:
+    if ":" in search.data.name and not has_run:  # a user's own function
         return f"Reading calls nothing; `tuneparts resume` shows `{search.data.name}`."
     from tuneparts.hypers.hypers import augmented_pixels  # brings torch
 
@@ -88,15 +80,8 @@ def of(search: Search, selected: pd.DataFrame, *, has_run: bool) -> tuple[Sample
         chosen = task.train.subset(first[:NUM_EXAMPLES])
         words = [", ".join(f"{value:g}" for value in np.ravel(one)) for one in chosen.labels]
         draws = augmented_pixels(config, chosen.inputs, task, num=NUM_DRAWS, seed=seed)
-        grids.append(
-            SampleGrid(
-                arm=arm.name,
-                seed=seed,
-                trial=str(row["trial"]),
-                hypers={f"hyper/{name}": value for name, value in values.items()},
-                labels=tuple(map(int, chosen.labels) if has_classes else words),
-                originals_EHWC=np.moveaxis(np.asarray(chosen.inputs), 1, -1),
-                draws_EDHWC=draws,
-            )
-        )
+        named = {f"hyper/{name}": value for name, value in values.items()}
+        shown: tuple[int | str, ...] = tuple(map(int, chosen.labels) if has_classes else words)
+        originals = np.moveaxis(np.asarray(chosen.inputs), 1, -1)
+        grids.append(SampleGrid(arm.name, seed, str(row["trial"]), named, shown, originals, draws))
     return tuple(grids)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from tuneparts.core import schema
-from tuneparts.results.compare import Comparison, _nothing_said, _Verdict
+from tuneparts.results.compare import _too_few, _Verdict
 from tuneparts.results.select import _by_seed
 from tuneparts.results.statistics import FEWEST, _estimate
 from tuneparts.results.tables import _spread, label, number
@@ -20,16 +20,15 @@ if TYPE_CHECKING:
     from tuneparts.results.run_data import RunData
 
 _MOST_NAMED = 3
-"""Arms that are named where many cannot be told apart; the table has all of them."""
+"""Arms that are named where many are alike; the table has all of them."""
 _GAPS = ("failed", "missing", "unfinished", "not_started", "unscored")
 _WORDS = {"unfinished": "not finished", "unscored": "without a validation score"}
 
 
 def _answer(data: "RunData") -> str:
-    """The contrast that a search declares, then the best arm on each set of examples."""
     metadata, summary = data.metadata, data.summary
     first = _contrast(data)
-    told = metadata.compare if first else ()
+    said = metadata.compare if first else ()
     groups: dict[str, list[ArmCard]] = {}
     for arm in metadata.arms:
         if arm.name not in metadata.references and not arm.is_tuning:
@@ -37,10 +36,10 @@ def _answer(data: "RunData") -> str:
     answers = [first] if first else []
     for judged_on, arms in (groups or {"": list(metadata.arms)}).items():
         verdict = data.verdict(data.answer_metric, arms)
-        # What failed in a reference arm is told too.
+        # What failed in a reference arm is said too.
         shown = summary["arm"].isin([arm.name for arm in arms]) | (len(groups) <= 1)
         where = f"With {judged_on or 'the data as it is'}: " if len(groups) > 1 else ""
-        answers.append(where + best(verdict, summary[shown], told=told))
+        answers.append(where + best(verdict, summary[shown], said=said))
     return " ".join(answers)
 
 
@@ -54,12 +53,12 @@ def _contrast(data: "RunData") -> str:
     if metadata.answer == "found":
         parts = ["; ".join(_found(data, name) for name in metadata.found)]
     elif metadata.answer == "equivalent_trials" and (worth := data.worth(one, other, metric)):
-        bounds = f" ({worth.interval})" if worth.interval else f", but {_nothing_said(worth.num)}"
+        bounds = f" ({worth.interval})" if worth.interval else f", but {_too_few(worth.num)}"
         noun = "trial" if worth.says.split()[-1] == "1" else "trials"
         parts = [f"one run of {one} is worth {worth.says} {noun} of {other}{bounds}"]
     parts = [part[0].upper() + part[1:] for part in parts if part]
     found = data.compared([(one, other)], metric, metadata.within)
-    parts.append(difference(found[0], metric))
+    parts.append(str(found[0]))
     means, decimals = data.summary.set_index("arm")[metric].dropna(), schema.lookup(metric).decimals
     known = [name for name in metadata.references if name in means]
     if shown := ", ".join(f"{name} {number(means[name], decimals)}" for name in known):
@@ -67,31 +66,12 @@ def _contrast(data: "RunData") -> str:
     return "; ".join(parts) + "."
 
 
-def difference(found: Comparison, metric: str) -> str:
-    """A comparison in words, with its interval."""
-    gap = f"+.{schema.lookup(metric).decimals}f"
-    text = f"{label(metric)} of {found.one} - {found.other} is {found.difference:{gap}}"
-    if found.interval is None:
-        return f"{text}, but {_nothing_said(found.num)}"
-    span = f"interval {found.interval.low:{gap}} to {found.interval.high:{gap}}"
-    how = f"paired over {found.num} replicates" if found.is_paired else "replicates not matched"
-    level = f"{100 * found.interval.level:.4g} %"  # more than 95 % where it is one of several
-    word, comma, rest = found.verdict.partition(",")
-    judged = f"{found.one} is {word} than {found.other}{comma}{rest}"
-    if word.startswith("cannot tell"):
-        judged = f"{found.one} cannot be told from {found.other}"
-    elif word.startswith("equivalent"):
-        judged = f"{found.one} and {found.other} are {found.verdict}"
-    return f"{text} ({level} {span}, {how}): {judged}"
-
-
 def _found(data: "RunData", name: str) -> str:
-    """What both arms found of a hyper."""
     metric, true = schema.lookup(name), data.metadata.found[name]
     parts = []
     for arm in data.metadata.compare:
         point = _estimate(list(_by_seed(data.selected, arm, name).values()))
-        bounds, interval = _nothing_said(point.num), point.interval()
+        bounds, interval = _too_few(point.num), point.interval()
         if interval is not None and point.num >= FEWEST:
             low, high = metric.bounded(interval.low, interval.high)
             span = f"{number(low, metric.decimals)} to {number(high, metric.decimals)}"
@@ -102,10 +82,10 @@ def _found(data: "RunData", name: str) -> str:
     return f"{label(name)}: found by {' and by '.join(parts)}{truth}"
 
 
-def best(verdict: _Verdict, summary: pd.DataFrame, *, told: Collection[str] = ()) -> str:
+def best(verdict: _Verdict, summary: pd.DataFrame, *, said: Collection[str] = ()) -> str:
     """Say which arm is best, how far ahead of the next one, at what cost, and what failed.
 
-    The difference of the two arms in `told` was said already.
+    The difference of the two arms in `said` is in the answer already.
     """
     by_arm = summary.set_index("arm")
     arms, metric = verdict.ranked, verdict.metric
@@ -115,7 +95,7 @@ def best(verdict: _Verdict, summary: pd.DataFrame, *, told: Collection[str] = ()
         rest = "no other arm has any" if len(summary) > 1 else "there is no other arm"
         parts = [f"{arms[0]} has {label(metric)} {_score(by_arm, arms[0], metric)}; {rest}"]
     else:
-        parts = [_comparison(by_arm, verdict, told)]
+        parts = [_comparison(by_arm, verdict, said)]
     # What is missing from the comparison, so that silence never looks like success.
     counts = {_WORDS.get(kind, kind.replace("_", " ")): int(summary[kind].sum()) for kind in _GAPS}
     if missing := [f"{count} {words}" for words, count in counts.items() if count]:
@@ -125,20 +105,19 @@ def best(verdict: _Verdict, summary: pd.DataFrame, *, told: Collection[str] = ()
     return "; ".join(parts) + "."
 
 
-def _comparison(summary: pd.DataFrame, verdict: _Verdict, told: Collection[str]) -> str:
+def _comparison(summary: pd.DataFrame, verdict: _Verdict, said: Collection[str]) -> str:
     metric, (first, second) = schema.lookup(verdict.metric), verdict.ranked[:2]
     gap, num = verdict.gaps[second], len(verdict.gaps)
     best = "highest" if metric.direction is schema.Direction.UP else "lowest"
-    lead = (
-        f"{first} has the {best} mean {label(metric.name)}, {_score(summary, first, metric.name)}"
-    )
+    score = _score(summary, first, metric.name)
+    lead = f"{first} has the {best} mean {label(metric.name)}, {score}"
     rival = f"{second}, {_score(summary, second, metric.name)}"
-    bills = (float(summary["steps_with_leader"][arm]) for arm in (first, second))
-    one, other = ("unknown" if math.isnan(bill) else number(bill, 0) for bill in bills)
+    costs = (float(summary["total_steps"][arm]) for arm in (first, second))
+    one, other = ("unknown" if math.isnan(cost) else number(cost, 0) for cost in costs)
     cost = f"at {one} steps per seed against {other}"
-    is_told = {first, second} == set(told)
+    is_said = {first, second} == set(said)
     if gap.interval is None:
-        rest = "" if is_told else f"; {_nothing_said(gap.num)}"
+        rest = "" if is_said else f"; {_too_few(gap.num)}"
         return f"{lead}, before {rival}, {cost}{rest}"
     between = (gap.difference, gap.interval.low, gap.interval.high)
     mean, low, high = (number(x, metric.decimals) for x in between)
@@ -146,14 +125,14 @@ def _comparison(summary: pd.DataFrame, verdict: _Verdict, told: Collection[str])
     jointly = f" (jointly over {num} comparisons)" if num > 1 else ""
     distance = f"difference {mean}, 95 % interval{jointly} {low} to {high}, {how}, {cost}"
     others = [name for name in verdict.alike if name != second]
-    if second in verdict.alike and not is_told:
-        also = f" (nor from {_listed(others)})" if others else ""
-        return f"{lead}, but cannot be told apart from {rival}{also}: {distance}"
-    # An arm further behind may still be too uncertain to be told from the first.
+    if second in verdict.alike and not is_said:
+        also = f" (also with {_listed(others)})" if others else ""
+        return f"{lead}, but its comparison with {rival}, is inconclusive{also}: {distance}"
+    # An arm further behind may still be too uncertain to differ from the first.
     unknown = [name for name, other in verdict.gaps.items() if other.interval is None]
-    rest = f"; it cannot be told apart from {_listed(others)}" if others else ""
-    rest += f"; too few replicates of {_listed(unknown)} allow no comparison" if unknown else ""
-    ahead = f"before {rival}, {cost}" if is_told else f"and is ahead of {rival}: {distance}"
+    rest = f"; its comparison with {_listed(others)} is inconclusive" if others else ""
+    rest += f"; {_listed(unknown)}: too few seeds for an interval" if unknown else ""
+    ahead = f"before {rival}, {cost}" if is_said else f"and is ahead of {rival}: {distance}"
     return f"{lead}, {ahead}{rest}"
 
 

@@ -1,52 +1,51 @@
 """Which arms are better, worse or equivalent; `answer` says it in sentences.
 
-All comparisons are differences of scores over replicates, paired over seeds. Pairs that are asked
-for together are adjusted by the step-down rule of Holm (1979), so that any of them is wrong in at
-most 5 % of cases; each interval has the level at which its own comparison was decided, so that it
-excludes zero exactly where a difference is told. "Equivalent" is said where two one-sided tests
-show that the difference lies within the margin (Schuirmann 1987), never because none was found.
+Differences of scores are paired over seeds. Pairs that are asked for together are adjusted by the
+step-down rule of Holm (1979), so that any of them is wrong in at most 5 % of cases; an interval has
+the level at which its comparison was decided, so that it excludes zero exactly where a difference
+is claimed. "Equivalent" is said where two one-sided tests show it (Schuirmann 1987).
 
 Which arm is the best is known only after seeing the scores, so all comparisons with it hold at
 95 % jointly: each interval has level 1 - 0.05 / (arms - 1). That covers the choice of the best
 (Hsu 1984, multiple comparisons with the best; Bonferroni's bound in place of Dunnett's quantile).
 
-A pair to which replicates are added until it is decided has an interval that may be looked at after
+A pair to which seeds are added until it is decided has an interval that may be looked at after
 each of them: the confidence sequence of the mean of normal differences of unknown variance, from
 the t statistic with a normal mixture over effect sizes (Lai 1976; Wang and Ramdas 2024). The chance
-that it ever leaves out the true mean, at whatever number of replicates, is at most 5 %.
+that it ever leaves out the true mean, at whatever number of seeds, is at most 5 %.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 
 import numpy as np
 
 from tuneparts.core import schema
 from tuneparts.results.rendering import NOTHING, Table
 from tuneparts.results.statistics import FEWEST, _contrast, _estimate, _Interval
+from tuneparts.results.tables import label
 
 _MISTAKES = 0.05
 """How often any comparison of one family may be wrong."""
 _MIXTURE = 1.0
 """Variance of the effect sizes that a confidence sequence is tuned to; it is valid for any."""
-_NUMERALS = {0: "no replicates say", 1: "one replicate says", 2: "two replicates say"}
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What the replicates so far allow to say of a pair of arms."""
+    """What the seeds so far allow to say of a pair of arms."""
 
     num: int
     mean: float
     interval: _Interval
-    verdict: str
-    """`better`, `worse` or `equivalent` of the first arm; empty while nothing is decided."""
+    verdict: str  # `better`, `worse` or `equivalent` of the first arm; empty while undecided
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the replicates say about one pair of arms by one metric; little below `FEWEST`."""
+    """One pair of arms compared by one metric over seeds; little is said below `FEWEST`."""
 
     one: str
     other: str
@@ -61,14 +60,34 @@ class Comparison:
     effect: float
     """Difference in standard deviations of the paired differences; NaN where there are none."""
     improvement: float
-    """Share of pairs of replicates in which the first is better, ties counted half."""
+    """Share of pairs of seeds in which the first is better, ties counted half."""
     num: int
-    """Replicates on the smaller side."""
+    """Seeds on the smaller side."""
     is_paired: bool
     verdict: str
     """Of the first arm."""
     decision: Decision | None = None
-    """What holds where replicates were added until this pair was decided."""
+    """What holds where seeds were added until this pair was decided."""
+    metric: str = "test/accuracy"
+
+    def __str__(self) -> str:
+        gap = f"+.{schema.lookup(self.metric).decimals}f"
+        text = f"{label(self.metric)} of {self.one} - {self.other} is {self.difference:{gap}}"
+        if self.interval is None:
+            return f"{text}, but {_too_few(self.num)}"
+        span = f"interval {self.interval.low:{gap}} to {self.interval.high:{gap}}"
+        how = f"paired over {self.num} seeds" if self.is_paired else "seeds not matched"
+        level = f"{100 * self.interval.level:.4g} %"  # more than 95 % where it is one of several
+        word, comma, rest = self.verdict.partition(",")
+        judged = f"{self.one} is {word} than {self.other}{comma}{rest}"
+        if word == "inconclusive":
+            judged = f"{self.one} compared with {self.other} is inconclusive"
+        elif word.startswith("equivalent"):
+            judged = f"{self.one} and {self.other} are {self.verdict}"
+        return f"{text} ({level} {span}, {how}): {judged}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(str(self))}</p>"
 
 
 @dataclass(frozen=True)
@@ -83,7 +102,7 @@ class _Verdict:
 
     @property
     def alike(self) -> tuple[str, ...]:
-        """Arms that cannot be told from the first: the interval of the difference has zero."""
+        """Arms that are not shown to differ from the first: the interval has zero."""
         return tuple(arm for arm, gap in self.gaps.items() if gap.interval and 0.0 in gap.interval)
 
     @property
@@ -123,7 +142,7 @@ def _verdicts(
         every = np.subtract.outer(list(a.values()), list(b.values()))
         rivals = [a[seed] - b[seed] for seed in set(a) & set(b)] if gap.is_paired else every
         is_same = within is not None and same[i] <= _MISTAKES
-        verdict = f"equivalent within {within:g}" if is_same else "cannot tell"
+        verdict = f"equivalent within {within:g}" if is_same else "inconclusive"
         if different[i] <= _MISTAKES:
             verdict = "better" if (gap.mean > 0) == (better > 0) else "worse"
             verdict += f", by less than {within:g}" if is_same else ""
@@ -132,38 +151,30 @@ def _verdicts(
             low, high = schema.lookup(metric).bounded_gap(interval.low, interval.high)
             interval = replace(interval, low=low, high=high)
         varies = says and gap.is_paired and gap.se > 0
-        said = Comparison(
+        found.append(Comparison(
             one=one, other=other, difference=gap.mean, num=gap.num, is_paired=gap.is_paired,
             interval=interval, p_value=different[i] if says else math.nan,
             p_equivalent=None if within is None else same[i] if says else math.nan,
             effect=gap.mean / (gap.se * math.sqrt(gap.num)) if varies else math.nan,
             improvement=float(np.mean(better * np.sign(rivals) + 1)) / 2 if says else math.nan,
-            verdict=verdict if says else _nothing_said(gap.num),
-        )  # fmt: skip
-        found.append(said)
+            verdict=verdict if says else _too_few(gap.num), metric=metric,
+        ))  # fmt: skip
     return found
 
 
-def _nothing_said(num: int) -> str:
-    """What to say of too few replicates, such as `two replicates say nothing`."""
-    return f"{_NUMERALS.get(num, f'{num} replicates say')} nothing"
+def _too_few(num: int) -> str:
+    return f"{num} seed{' is' if num == 1 else 's are'} too few for an interval"
 
 
-def _holm(
-    p_values: Sequence[float], mistakes: float = _MISTAKES
-) -> tuple[list[float], list[float]]:
-    """Adjust p values by the step-down rule of Holm (1979).
-
-    Returns the adjusted p values, and for each the level of the interval that excludes zero exactly
-    where the adjusted p value is at most `mistakes`.
-    """
+def _holm(p_values: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Adjusted p values by the step-down rule of Holm (1979), and the level of each interval."""
     p = np.asarray(p_values, dtype=float)
     order, left = np.argsort(p, kind="stable"), np.arange(len(p), 0, -1)
     stepped = np.minimum(1.0, np.maximum.accumulate(left * p[order]))
     # After the first that is not rejected nothing is: its level holds for the rest.
-    at = np.minimum(np.arange(len(p)), np.count_nonzero(stepped <= mistakes))
+    at = np.minimum(np.arange(len(p)), np.count_nonzero(stepped <= _MISTAKES))
     back = np.argsort(order)
-    return stepped[back].tolist(), (1 - mistakes / left[at])[back].tolist()
+    return stepped[back].tolist(), (1 - _MISTAKES / left[at])[back].tolist()
 
 
 def _confidence_sequence(values: Sequence[float], level: float = 0.95) -> _Interval:
@@ -185,7 +196,7 @@ def _confidence_sequence(values: Sequence[float], level: float = 0.95) -> _Inter
 def _decide(
     differences: Sequence[float], *, within: float | None = None, is_up: bool = True
 ) -> Decision:
-    """Decide a pair by its paired differences, first arm minus second, one per replicate."""
+    """Decide a pair by its paired differences, first arm minus second, one per seed."""
     found, verdict = _confidence_sequence(differences), ""
     if found.low > 0 or found.high < 0:
         verdict = "better" if (found.low > 0) == is_up else "worse"
@@ -215,20 +226,20 @@ def table(
         for one in comparisons
     ]  # fmt: skip
     headers = ["pair", "verdict", "difference", "interval", "p", "p equivalent", "effect"]
-    headers += ["P(better)", "replicates"]
+    headers += ["P(better)", "seeds"]
     margin = "" if within is None else f" Margin of equivalence: {within:g}."
+    count = f"{len(comparisons)} comparison{'s' * (len(comparisons) != 1)}"
     notes = [
         f"By {metric}, the first arm minus the second, over the trials that validation selected. "
-        f"P values are adjusted for {len(comparisons)} "
-        f"comparison{'s' * (len(comparisons) != 1)} (Holm 1979), and an interval has the level at "
-        f"which its comparison was decided.{margin}",
-        "effect: standard deviations of the paired differences; P(better): share of replicates in "
-        "which the first arm is better.",
+        f"P values are adjusted for {count} (Holm 1979), and an interval has the level at which "
+        f"its comparison was decided.{margin}",
+        "effect: standard deviations of the paired differences; P(better): share of seeds in which "
+        "the first arm is better.",
     ]
     notes += [
-        f"Replicates were added until {one.one}:{one.other} was decided, so an interval of that "
+        f"Seeds were added until {one.one}:{one.other} was decided, so an interval of that "
         f"pair above is too narrow; at any time of looking {span(one.decision.interval)} "
-        f"holds: {one.decision.verdict or 'cannot tell'}."
+        f"holds: {one.decision.verdict or 'inconclusive'}."
         for one in comparisons
         if one.decision is not None
     ]

@@ -83,17 +83,15 @@ def _optuna(results: Results, path: Path) -> Path:
     partial = path.with_name(f".{path.name}.partial")
     for leftover in path.parent.glob(f"{partial.name}*"):  # of an export that was killed
         shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
-    storage: Any = (
-        RDBStorage(f"sqlite:///{partial}")
-        if path.suffix == ".db"
-        else JournalStorage(JournalFileBackend(str(partial)))
-    )
+    storage: Any
+    if path.suffix == ".db":
+        storage = RDBStorage(f"sqlite:///{partial}")
+    else:
+        storage = JournalStorage(JournalFileBackend(str(partial)))
+    direction = "maximize" if metric.direction is schema.Direction.UP else "minimize"
     for arm in results.search.arms:
-        study = optuna.create_study(
-            storage=storage,
-            study_name=f"{results.run.name}/{arm.name}",
-            direction="maximize" if metric.direction is schema.Direction.UP else "minimize",
-        )
+        name = f"{results.run.name}/{arm.name}"
+        study = optuna.create_study(storage=storage, study_name=name, direction=direction)
         study.set_user_attr("metric", metric.name)
         study.set_user_attr("question", of_process().text(results.search.question))
         study.add_trials(_studied(results, arm, metric.name))
@@ -108,9 +106,7 @@ def _studied(results: Results, arm: "Arm", metric: str) -> "list[FrozenTrial]":
     """The trials of an arm as Optuna has them: stopped ones are pruned."""
     from optuna.trial import TrialState, create_trial
 
-    states = {
-        "finished": TrialState.COMPLETE, "stopped": TrialState.PRUNED, "failed": TrialState.FAIL,
-    }  # fmt: skip
+    states = {"finished": TrialState.COMPLETE, "stopped": TrialState.PRUNED}
     found = results.state.trials.items()
     known = [(t, r, r.end) for t, r in found if t.arm == arm.name and r.end is not None]
     known.sort(key=lambda one: one[1].start or 0.0)
@@ -124,7 +120,7 @@ def _studied(results: Results, arm: "Arm", metric: str) -> "list[FrozenTrial]":
         rows = sorted(record.rows.items())
         curve = {step: row.metrics[metric] for step, row in rows if metric in row.metrics}
         value = list(curve.values())[-1] if curve else None
-        state = states[end.outcome]
+        state = states.get(end.outcome, TrialState.FAIL)
         if state is TrialState.COMPLETE and value is None:
             state = TrialState.FAIL  # an arm of one trial need not report what selects
         one = create_trial(
@@ -156,7 +152,6 @@ def _column(arm: "Arm", name: str, column: list[Any]) -> "tuple[list[Any], BaseD
 
 
 def _is_published(name: str | Path) -> bool:
-    """Whether a path leads to such files."""
     return all((Path(name) / file).is_file() for file in ("metadata.json", "trials.csv"))
 
 
@@ -170,13 +165,9 @@ def _publish(data: Results, folder: Path) -> list[Path]:
             for step in tree["history"]
         ]
     trials, constants = _without_constants(data.trials.drop(columns="run_id"))
-    trees = {
-        "search": redactor.tree(card["search"]),
-        "provenance": redactor.tree({"run": data.run.name, **tree}),
-        "constants": constants,
-    }
+    trees = {"search": card["search"], "provenance": {"run": data.run.name, **tree}}
     texts = {"metadata.json": data.metadata.to_json()}
-    for name, one in trees.items():
+    for name, one in {**redactor.tree(trees), "constants": constants}.items():
         texts[f"{name}.json"] = json.dumps(one, indent=1, ensure_ascii=False) + "\n"
     texts["trials.csv"] = _csv(trials)
     frames = {"steps": _steps(data), "schedules": data.schedules, "drawn": data.drawn}

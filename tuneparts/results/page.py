@@ -1,10 +1,8 @@
 """The report page: one HTML file that needs no network, for screen, phone and paper.
 
 The template `page.html` escapes everything that comes from outside (names, errors, commands); the
-content security policy forbids the page to load anything, whatever slipped through.
-
-For papers a headless Chromium, where one is installed, draws the figures as SVG files; each figure
-of the page offers its SVG without one.
+content security policy forbids the page to load anything, whatever slipped through. Where a
+headless Chromium is installed, it draws the figures as SVG files too.
 """
 
 import base64
@@ -71,7 +69,6 @@ _PAGE = """<!DOCTYPE html><meta charset="utf-8"><body><script>%s</script><script
 
 
 def _page(run_data: RunData, drawings: Mapping[str, Drawing | Note]) -> str:
-    """Return the page as text; `report.html?figure=accuracy` shows one of the figures alone."""
     metadata, trials = run_data.metadata, run_data.trials
     facts = dict(metadata.facts)
     if {"start", "end"} <= set(trials) and trials["end"].notna().any():
@@ -92,7 +89,7 @@ def _page(run_data: RunData, drawings: Mapping[str, Drawing | Note]) -> str:
 
 
 def figure_page(drawing: Drawing) -> str:
-    """Return one figure, with its caption and data, as a page of its own."""
+    """Return one figure, with its caption and data, as its own page."""
     return _render(drawing.title, [_figure("figure", drawing)])
 
 
@@ -108,25 +105,19 @@ def address(request: str) -> str:
 
 
 def _render(title: str, sections: list[_Section], **more: Any) -> str:
-    assets = resources.files("tuneparts.results")
-    template, style, script = (
-        assets.joinpath(f"page.{kind}").read_text(encoding="utf-8")
-        for kind in ("html", "css", "js")
-    )
+    room = resources.files("tuneparts.results")
+    files = (room.joinpath(f"page.{kind}") for kind in ("html", "css", "js"))
+    page, style, script = (file.read_text(encoding="utf-8") for file in files)
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     # A script is known by the hash of what is between its tags.
     digests = [hashlib.sha256(one.encode()).digest() for one in (get_plotlyjs(), script)]
     hashes = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in digests)
-    return environment.from_string(template).render(
-        title=title,
-        sections=sections,
-        glossary={word: _code(escape(meaning)) for word, meaning in GLOSSARY.items()},
-        policy=Markup(_POLICY.format(scripts=hashes)),
-        style=Markup(style),
-        script=Markup(script),
-        plotly=Markup(_packed_plotly()),
-        **more,
-    )
+    glossary = {word: _code(escape(meaning)) for word, meaning in GLOSSARY.items()}
+    assets = {"policy": _POLICY.format(scripts=hashes), "style": style, "script": script}
+    assets["plotly"] = _packed_plotly()
+    more |= {name: Markup(text) for name, text in assets.items()}
+    template = environment.from_string(page)
+    return template.render(title=title, sections=sections, glossary=glossary, **more)
 
 
 @functools.cache
@@ -136,7 +127,6 @@ def _packed_plotly() -> str:
 
 
 def _code(html: str) -> Markup:
-    """What is between backticks in escaped text, as code."""
     return Markup(re.sub("`(.+?)`", r"<code>\1</code>", str(html)))
 
 
@@ -157,7 +147,7 @@ def _arms(run_data: RunData) -> _Section:
         words = [arm.name, f"{arm.what} {arm.budget_note}".strip(), arm.space or NOTHING]
         rows.append([*words, arm.trials_per_seed, steps, len(arm.seeds)])
     prose = ["what it is", "what its trials draw"]
-    numbers = ["trials per replicate", "steps per trial", "replicates"]
+    numbers = ["trials per seed", "steps per trial", "seeds"]
     table = rendering.Table.of_rows(["arm", *prose, *numbers], rows, prose=prose, numbers=numbers)
     html = _code(rendering._to_html(table))
     return {"kind": "table", "id": "arms", "heading": "The arms", "table": html}
@@ -166,15 +156,11 @@ def _arms(run_data: RunData) -> _Section:
 def _figure(name: str, drawing: Drawing | Note) -> _Section:
     if isinstance(drawing, Note):
         return {"kind": "missing", "id": name, "heading": drawing.title, "text": drawing.text}
-    return {
-        "kind": "figure",
-        "id": name,
-        "heading": drawing.title,
-        "drawing": drawing,
-        # Inside a script element only "<" could end it or open a comment.
-        "json": Markup(drawing.figure.to_json().replace("<", "\\u003c")),
-        "csv": _base64(drawing.data.to_csv(index=False, lineterminator="\n")),
-    }
+    # Inside a script element only "<" could end it or open a comment.
+    numbers = Markup(drawing.figure.to_json().replace("<", "\\u003c"))
+    csv = _base64(drawing.data.to_csv(index=False, lineterminator="\n"))
+    common = {"kind": "figure", "id": name, "heading": drawing.title}
+    return {**common, "drawing": drawing, "json": numbers, "csv": csv}
 
 
 def _ends(run_data: RunData) -> list[_Section]:
@@ -209,7 +195,7 @@ def browser() -> str | None:
 
 
 def _write_svgs(folder: Path) -> dict[str, Path]:
-    """Draw every `figures/<name>.json` of a report as `figures/<name>.svg` beside it."""
+    """Draw every `figures/<name>.json` of a report as `figures/<name>.svg` next to it."""
     sources = sorted((folder / "figures").glob("*.json"))
     figures = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sources}
     paths = {}

@@ -36,11 +36,9 @@ class _Arm:
     total: int
     budget: int
     seeds: Sequence[int]
-    spent: int = 0
-    """Steps of the trials that have not ended, at most the budget of each."""
+    spent: int = 0  # steps of the trials that have not ended, at most the budget of each
     best: float | None = None
-    last: dict[str, float] = field(default_factory=dict)
-    """The newest value of every metric."""
+    last: dict[str, float] = field(default_factory=dict)  # newest value of every metric
 
 
 class _LiveView:
@@ -65,8 +63,9 @@ class _LiveView:
         for arm in search.arms:
             seeds = search.seeds_of(arm)
             self._arms[arm.name] = _Arm(arm.trials_per_seed * len(seeds), arm.config.steps, seeds)
+        show = self.render
         self._live = Live(
-            get_renderable=self.render, console=console, refresh_per_second=2, transient=True
+            get_renderable=show, console=console, refresh_per_second=2, transient=True
         )
 
     def watch(self, at_work: Callable[[], Mapping[str, int]]) -> None:
@@ -113,12 +112,10 @@ class _LiveView:
         return min(record.last.step, self._arms[trial.arm].budget)
 
     def _count(self, names: Iterable[str], *statuses: str) -> int:
-        """How many trials of arms have one of these statuses."""
         places = [(name, seed) for name in names for seed in self._arms[name].seeds]
         return sum(self._state.counts[place][status] for place in places for status in statuses)
 
     def _share(self, name: str) -> float:
-        """Share of an arm's steps that is over."""
         arm = self._arms[name]
         stopped = [seed for seed in arm.seeds if (name, seed) in self._state.stops]
         counts = [self._state.counts[name, seed] for seed in arm.seeds if seed not in stopped]
@@ -128,12 +125,10 @@ class _LiveView:
 
     @property
     def fraction(self) -> float:
-        """Share of all steps that is over."""
         weights = {name: arm.total * arm.budget for name, arm in self._arms.items()}
         return sum(self._share(name) * weights[name] for name in weights) / sum(weights.values())
 
     def render(self) -> Group:
-        """The sums first, then a line per arm, as many as the terminal has room for."""
         sums = Text("\n".join(self._lines()))
 
         def drawn(names: Sequence[str], *below: Text) -> Group:
@@ -193,19 +188,15 @@ class _LiveView:
         return ""
 
     def _lines(self) -> list[str]:
-        """How far it is, and how long it will take; then the trials of all arms."""
         part, elapsed = self.fraction, time.monotonic() - self._start
         first = f"{_percent(part)}, {clock(elapsed)} elapsed"
         gained = part - (self._fraction_at_start or 0.0)
         if self._fraction_at_start is not None and gained > 0:
             first += f", about {clock(elapsed * (1 - part) / gained)} left"
         first += f", {self._starting}" if self._starting else ""
-        counts = {
-            "running": sum(map(self._running, self._arms)),
-            "waiting": sum(map(self._waiting, self._arms)),
-            "stopped": self._count(self._arms, "stopped"),
-            "failed": self._count(self._arms, "failed"),
-        }
+        counts = {"running": sum(map(self._running, self._arms))}
+        counts["waiting"] = sum(map(self._waiting, self._arms))
+        counts |= {status: self._count(self._arms, status) for status in ("stopped", "failed")}
         total = sum(arm.total for arm in self._arms.values())
         said = [f"{self._count(self._arms, 'finished')} of {total} trials done"]
         said += [f"{count} {what}" for what, count in counts.items() if count]

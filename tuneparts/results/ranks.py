@@ -3,11 +3,11 @@
 Scores of a task that has two references are put on one scale: 0 is the worse one, 1 the better one,
 such as no augmentation and the true one; where no task has both, they are taken as they are. They
 are summarised by the interquartile mean (Agarwal et al. 2021). The probability of improvement over
-one arm needs no scale and is over all tasks, compared within replicates. Intervals are a
-hierarchical bootstrap: tasks are drawn with replacement, then replicates within each, the same ones
+one arm needs no scale and is over all tasks, compared within seeds. Intervals are a
+hierarchical bootstrap: tasks are drawn with replacement, then seeds within each, the same ones
 for all arms; the means of the references are taken as known.
 
-Legend: T tasks, S replicates, A arms, R resamples.
+Legend: T tasks, S seeds, A arms, R resamples.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,13 +32,13 @@ _RESAMPLES = 2000
 
 
 @dataclass(frozen=True, eq=False)
-class Benchmark:
+class _Benchmark:
     """Scores of the arms that all tasks share."""
 
     metric: str
     arms: tuple[str, ...]
     scores: Mapping[str, Floats]
-    """Of each task (S, A), as measured; only replicates that all arms have."""
+    """Of each task (S, A), as measured; only seeds that all arms have."""
     larger_is_better: bool
     references: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Mean scores of the worse and the better reference, of the tasks that have both: two that the
@@ -55,20 +55,16 @@ class Benchmark:
 
     @property
     def ranks(self) -> Floats:
-        """(T, A) ranks of the means over replicates, 1 the best; equal ones share their mean."""
+        """(T, A) ranks of the means over seeds, 1 the best; equal ones share their mean."""
         means_TA = pd.DataFrame([scores.mean(axis=0) for scores in self.scores.values()])
         return means_TA.rank(axis=1, ascending=not self.larger_is_better).to_numpy()
 
     def interquartile_means(self) -> dict[str, Estimate]:
-        """The interquartile mean of each arm, with its 95 % interval."""
         parts = list(self.scaled.values())
         return self._estimates(parts, lambda parts: _interquartile_mean(np.concatenate(parts)))
 
     def improvements(self) -> dict[str, Estimate]:
-        """How probably each arm is better than `against` on a replicate of a task, with intervals.
-
-        Every task counts alike, and equal scores count half. Empty where there is no such arm.
-        """
+        """How probably each arm is better than `against` on a seed of a task, with intervals."""
         if self.against is None:
             return {}
         base, sign = self.arms.index(self.against), 1 if self.larger_is_better else -1
@@ -79,7 +75,6 @@ class Benchmark:
     def _estimates(
         self, parts: Sequence[Floats], summary: Callable[[Sequence[Floats]], Floats]
     ) -> dict[str, Estimate]:
-        """A summary over tasks of (S, A) each, with its interval: by arm."""
         rng = seeding.numpy_generator(0, "reports", "benchmark")
 
         def resampled() -> list[Floats]:
@@ -101,13 +96,10 @@ def _interquartile_mean(scores_NA: Floats) -> Floats:
     return np.asarray(weights @ ordered / weights.sum())
 
 
-def collect(runs: Runs, metric: str, *, against: str | None = None) -> Benchmark:
-    """Bring runs together: the arms that all have, on one scale where references allow it.
-
-    `against` is by default the second of the two arms that all the searches compare.
-    """
+def collect(runs: Runs, metric: str, *, against: str | None = None) -> _Benchmark:
+    """Bring runs together: the arms that all have, on one scale where references allow it."""
     if not runs:
-        raise ConfigError("a benchmark has at least one task, but got none. Name a run.")
+        raise ConfigError("runs: none are given. Name at least one.")
     cards = [data.metadata for _, data in runs]
     by_task = {
         task: {arm.name: _by_seed(data.selected, arm.name, metric) for arm in data.metadata.arms}
@@ -134,17 +126,17 @@ def collect(runs: Runs, metric: str, *, against: str | None = None) -> Benchmark
     for (task, scores), card in zip(by_task.items(), cards, strict=True):
         seeds = sorted(set.intersection(*(set(scores[arm]) for arm in arms)))
         if not seeds:
-            raise ConfigError(f"arms of {task} share no replicate. Resume or extend it.")
+            raise ConfigError(f"arms of {task} share no seed. Resume or extend it.")
         found[task] = np.array([[scores[arm][seed] for arm in arms] for seed in seeds])
         pair = card.references if len(card.references) == 2 else ("none", "oracle")
         if all(scores.get(name) for name in pair):
             low, high = (float(np.mean(list(scores[name].values()))) for name in pair)
             if low < high if is_up else high < low:  # else there is no scale between them
                 references[task] = low, high
-    return Benchmark(metric, tuple(arms), found, is_up, references, against)
+    return _Benchmark(metric, tuple(arms), found, is_up, references, against)
 
 
-def rows(runs: Runs, found: Benchmark) -> list[dict[str, Any]]:
+def rows(runs: Runs, found: _Benchmark) -> list[dict[str, Any]]:
     """The arms of runs that `collect` brought together in numbers, the best first."""
     ranks_TA, middle, improved = found.ranks, found.interquartile_means(), found.improvements()
     says = min(map(len, found.scores.values())) >= FEWEST
@@ -166,7 +158,7 @@ def rows(runs: Runs, found: Benchmark) -> list[dict[str, Any]]:
     return sorted(made, key=lambda row: row["interquartile_mean"] * (-1 if is_up else 1))
 
 
-def table(runs: Runs, found: Benchmark) -> Table:
+def table(runs: Runs, found: _Benchmark) -> Table:
     """The `rows` for people: interquartile mean, improvement, ranks, and each task's score."""
     decimals = schema.lookup(found.metric).decimals
     winners = {task: data.verdict(found.metric).winner for task, data in runs}
@@ -195,7 +187,7 @@ def table(runs: Runs, found: Benchmark) -> Table:
     )  # fmt: skip
 
 
-def _notes(runs: Runs, found: Benchmark) -> tuple[str, ...]:
+def _notes(runs: Runs, found: _Benchmark) -> tuple[str, ...]:
     num_scaled = f"{len(found.scaled)} of {len(found.scores)}"
     scale = (
         "Interquartile means are of scores with 0 and 1 at the references of each task, over the "
@@ -205,26 +197,24 @@ def _notes(runs: Runs, found: Benchmark) -> tuple[str, ...]:
         "(`none` and `oracle`) of which the second is better, so tasks of larger scores weigh more"
     )
     notes = [
-        f"{scale}; 95 % intervals from a bootstrap over tasks, then over replicates. With few "
+        f"{scale}; 95 % intervals from a bootstrap over tasks, then over seeds. With few "
         "tasks they say how much these differ, not what further ones would show.",
         f"{label(found.metric)} on each task: mean ± standard error over seeds, and in brackets "
         "the rank; bold where an arm is ahead of all others on a task.",
     ]
     if found.against is not None:
         notes.append(
-            f"better than {found.against}: probability of improvement, the share of replicates in "
-            "which the arm is ahead on the same data, over all tasks alike, with its interval."
+            f"better than {found.against}: probability of improvement, the share of seeds in which "
+            "the arm is ahead on the same data, over all tasks alike, with its interval."
         )
     names = {arm.name for _, data in runs for arm in data.metadata.arms}
     if left_out := sorted(names - set(found.arms)):
-        notes.append(
-            "References, tuning, and arms without a score on every task are left out: "
-            f"{', '.join(left_out)}."
-        )
+        what = "References, tuning, and arms without a score on every task are left out"
+        notes.append(f"{what}: {', '.join(left_out)}.")
     words = {"drawn": "draw their data anew", "fixed": "share one fixed draw of the data"}
     if kinds := sorted({data.metadata.data_draws for _, data in runs} & set(words)):
-        notes.append(f"Replicates {' or, by task, '.join(words[kind] for kind in kinds)}.")
+        notes.append(f"Seeds {' or, by task, '.join(words[kind] for kind in kinds)}.")
     if (fewest := min(map(len, found.scores.values()))) < FEWEST:
-        notes.append(f"A task has {fewest} replicates, which say nothing.")
+        notes.append(f"A task has {fewest} seeds, too few for an interval.")
     digests = ", ".join(f"{task} {data.metadata.digest}" for task, data in runs)
     return (*notes, f"digests: {digests}")

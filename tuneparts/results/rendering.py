@@ -15,6 +15,7 @@ from rich import box
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
+from rich.table import Column
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -26,16 +27,11 @@ _MAX_ROOMY = 9
 """Columns that fit a web page in ordinary letters; wider tables are set smaller."""
 _LATEX = str.maketrans(
     {
-        **{char: f"\\{char}" for char in "&%$#_{}"},
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "±": r"$\pm$",
-        "↑": r"$\uparrow$",
-        "↓": r"$\downarrow$",
-        NOTHING: "--",
+        **{char: f"\\{char}" for char in "&%$#_{}"}, NOTHING: "--", "±": r"$\pm$",
+        "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+        "↑": r"$\uparrow$", "↓": r"$\downarrow$",
     }
-)
+)  # fmt: skip
 
 
 class _Bold(str):
@@ -92,25 +88,22 @@ class Table:
         cells = [[one if isinstance(one, str) else str(one) for one in row] for row in rows]
         columns = (
             _Column(
-                header,
-                tuple(row[position] for row in cells),
-                is_number=header in numbers,
+                header, tuple(row[position] for row in cells), is_number=header in numbers,
                 detail=(details or {}).get(header, 0),
                 wraps_at=_PROSE_WIDTH if header in prose else 0,
             )
             for position, header in enumerate(headers)
-        )
+        )  # fmt: skip
         return cls(heading, tuple(columns), tuple(notes))
 
     @property
     def title(self) -> str:
-        """The heading, after the subject where there is one: `rotated_digits: hypers`."""
+        """The heading, after the subject where there is one: `rotated_digits: costs`."""
         below = f"{self.subject}: {self.heading[:1].lower()}{self.heading[1:]}"
         return below if self.subject else self.heading
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """The cells, row by row."""
         return list(zip(*(column.cells for column in self.columns), strict=True))
 
 
@@ -165,7 +158,7 @@ def _side_by_side(columns: Sequence[_Column], width: int) -> RenderableType:
 
 
 def _as_lists(columns: Sequence[_Column], width: int) -> list[RenderableType]:
-    """Each row as a list of `header value` lines, for names too long to stand beside anything."""
+    """Each row as a list of `header value` lines, for names too long for two columns."""
     names = max(cell_len(column.header) for column in columns) + 2
     lines: list[RenderableType] = []
     for row in zip(*(column.cells for column in columns), strict=True):
@@ -173,13 +166,11 @@ def _as_lists(columns: Sequence[_Column], width: int) -> list[RenderableType]:
             header, text = Text(column.header, style="dim"), _rich_text(cell)
             parts = cell.split() if column.wraps_at else [cell]
             if max(map(cell_len, parts), default=0) <= width - names:
-                line = RichTable.grid()
-                line.add_column(width=names)
-                line.add_column()
+                line = RichTable.grid(Column(width=names), Column())
                 line.add_row(header, text)
                 lines.append(line)
             else:
-                # A line of its own; only a word wider than the terminal goes on in the next.
+                # Its own line; only a word wider than the terminal goes on in the next.
                 lines += [header, Padding(text, (0, 0, 0, 2))]
         lines.append(Text())
     return lines
@@ -208,10 +199,8 @@ def _to_latex(tables: Iterable[Table]) -> str:
     parts = []
     for table in tables:
         shape = "".join("r" if column.is_number else "l" for column in table.columns)
-        header, *rows = (
-            " & ".join(row) + r" \\"
-            for row in _texts(table, lambda text: text.translate(_LATEX), r"\textbf{{{}}}")
-        )
+        texts = _texts(table, lambda text: text.translate(_LATEX), r"\textbf{{{}}}")
+        header, *rows = (" & ".join(row) + r" \\" for row in texts)
         lines = [f"\\begin{{tabular}}{{{shape}}}", "\\toprule", header, "\\midrule", *rows]
         lines += ["\\bottomrule", "\\end{tabular}"]
         lines += [f"% {line}" for note in table.notes for line in note.splitlines()]

@@ -1,7 +1,4 @@
-"""What reports are made from: the frames of a run, and all that is derived from them.
-
-Every part is computed once, when it is first asked for.
-"""
+"""What reports are made from: the frames of a run, and all that is derived from them, once."""
 
 import io
 import math
@@ -50,19 +47,18 @@ class RunData:
 
     @cached_property
     def selected(self) -> pd.DataFrame:
-        """The trial that stands for each (arm, seed): the best by validation."""
+        """The selected trial of each (arm, seed): the best by validation."""
         with schema.using(*self.metadata.metrics):
             return _select(self.trials, self.metadata)
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        """One row per arm."""
         with schema.using(*self.metadata.metrics):
             return _summarise(self.trials, self.metadata, self.selected)
 
     @cached_property
     def tables(self) -> tuple[Table, ...]:
-        """The tables of the report: scores and costs, hypers, communication, schedules."""
+        """The tables of the report: scores and costs, hyperparameters, communication, schedules."""
         with schema.using(*self.metadata.metrics):
             return tables._build(self)
 
@@ -88,18 +84,16 @@ class RunData:
             ]
             families = {
                 "The comparison that answers the question": [(one, base) for one in declared[:1]],
-                f"All {'other ' * bool(declared)}arms beside {base}": rest,
+                f"All {'other ' * bool(declared)}arms compared with {base}": rest,
             }
-            asked = {name: pairs for name, pairs in families.items() if pairs}
-            found = {name: self.compared(pairs, metric, within) for name, pairs in asked.items()}
             return tuple(
-                compare.table(judged, name, metric=metric, within=within)
-                for name, judged in found.items()
+                compare.table(self.compared(pairs, metric, within), name, metric, within)
+                for name, pairs in families.items()
+                if pairs
             )
 
     @cached_property
     def answer(self) -> str:
-        """The question answered: the contrast that the search declares, then the best arm."""
         with schema.using(*self.metadata.metrics):
             return answer._answer(self)
 
@@ -137,10 +131,7 @@ class RunData:
     def decide(
         self, pair: tuple[str, str], *, within: float | None = None, metric: str = "test/accuracy"
     ) -> Decision:
-        """What the replicates that two arms share allow to say, however often one looks.
-
-        The verdict is on the first arm of the pair; `within` is a margin of equivalence.
-        """
+        """What the seeds that two arms share allow to say, however often one looks."""
         one, other = self._scores([pair], metric, within).values()
         differences = [one[seed] - other[seed] for seed in sorted(set(one) & set(other))]
         return compare._decide(differences, within=within, is_up=compare.is_up(metric))
@@ -150,14 +141,12 @@ class RunData:
     ) -> dict[str, dict[int, float]]:
         """By arm and seed; refuses what cannot be compared."""
         if schema.lookup(metric).direction is schema.Direction.NONE:
-            raise ConfigError(
-                f"`{metric}` has no direction: more of it is neither better nor worse."
-            )
+            raise ConfigError(f"`{metric}` has no direction: more is neither better nor worse.")
         if within is not None and not 0 < within < math.inf:
             raise ConfigError(f"`within` = {within}: a margin of equivalence is above 0.")
         for one, other in pairs:
             if one == other:
-                raise ConfigError(f"an arm is compared with another one, but got `{one}` twice.")
+                raise ConfigError(f"`{one}`: compared with itself, named twice. Name two arms.")
             if self.metadata.arm(one).judged_on != self.metadata.arm(other).judged_on:
                 raise ConfigError(f"`{one}` and `{other}` are judged on different examples.")
         scores = {name: _by_seed(self.selected, name, metric) for pair in pairs for name in pair}
@@ -209,9 +198,8 @@ class RunData:
     def at(self, cost: str, *, needs: str) -> "RunData":
         """The run as if every trial had been read at its last report of at most so much of a cost.
 
-        At `updates=1200` methods that take different numbers of steps for an update of the
-        weights are compared at equal updates. Trials are selected anew, by what validation said at
-        that report; what a trial reports at its end only, which `needs` cannot be, is missing.
+        Trials are selected anew, by what validation said at that report; what a trial reports at
+        its end only, which `needs` cannot be, is missing.
         """
         name, count = _parse_cost(cost)
         run, reports = self.metadata.name, pd.DataFrame()
@@ -241,7 +229,6 @@ class RunData:
         return RunData(self.metadata, trials, self.steps)
 
     def write(self, folder: Path) -> dict[str, Path]:
-        """Write the report into a folder: page, tables, figures and metadata, by relative path."""
         from tuneparts.results.figures.drawing import Drawing
         from tuneparts.results.figures.gallery import draw
         from tuneparts.results.page import _page, address
@@ -265,7 +252,6 @@ class RunData:
 
 
 def _parse_cost(text: str) -> tuple[str, float]:
-    """Read a cost and a count: `updates=1200` is ("cost/updates", 1200.0)."""
     match = _COST.fullmatch(text)
     if match is None or not float(match[2]):
         raise ConfigError(

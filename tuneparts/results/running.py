@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from tuneparts.core import provenance, schema, settings
 from tuneparts.core.errors import ConfigError, DataMissingError, InterruptedRunError, TunepartsError
 from tuneparts.core.redaction import of_process, redact
 from tuneparts.executors import logs
-from tuneparts.executors.place import Executor, Place, bundles, fitted
+from tuneparts.executors.place import Place, bundles, fitted
 from tuneparts.results.compare import Decision
 from tuneparts.results.figures import gallery
 from tuneparts.results.figures._style import arm_styles
@@ -46,11 +47,10 @@ def run(
     *,
     scale: str = "cpu",
     trials: int | None = None,
-    seeds: Sequence[int] | None = None,
+    seeds: int | Sequence[int] | None = None,
     arms: Sequence[str] | None = None,
     changes: Sequence[str] = (),
-    executor: Executor = "local",
-    address: str | None = None,
+    ray: str | None = None,
     workers: int | None = None,
     cpus: float | None = None,
     storage: str | None = None,
@@ -66,12 +66,12 @@ def run(
             change as the options of `tuneparts search` do.
         scale: smoke, cpu or paper.
         trials: Trials per searching arm.
-        seeds: Replicates.
-        arms: Run these only, with the arms that they follow.
+        seeds: Those to run under; 5 means 0 to 4.
+        arms: Run these only, with their source arms.
         changes: `PATH=VALUE` each.
-        executor: `local` for processes of this machine, `ray` for Ray.
-        address: HOST:PORT of a Ray cluster; implies `ray`.
-        workers: Processes of the local executor; as many as the machine has room for when None.
+        ray: None for processes of this machine; HOST:PORT for a Ray cluster; "auto" for the cluster
+            that RAY_ADDRESS names or this process has joined, else a Ray started here.
+        workers: Processes without Ray; as many as the machine has room for when None.
         cpus: CPUs that trials may fill; all of the cluster, or those that this process may use,
             when None.
         storage: Where checkpoints lie, a path or URI that all nodes reach; in the run's folder
@@ -81,6 +81,8 @@ def run(
     Raises:
         InterruptedRunError: Ctrl-C; nothing is lost.
     """
+    if isinstance(seeds, int):
+        seeds = range(seeds)
     if isinstance(search, str | Path):
         resolved = search_files.load(
             str(search), scale=scale, trials=trials, seeds=seeds, arms=arms, changes=changes
@@ -93,7 +95,7 @@ def run(
     else:
         resolved = search
     console = console or _usual_console()
-    place = Place(None if address else executor, address, cpus, workers)
+    place = _place(ray, cpus, workers)
     with begun(resolved, place, console, storage=storage) as made:
         return execute(made, place, console=console)
 
@@ -101,8 +103,7 @@ def run(
 def resume(
     name: str | None = None,
     *,
-    executor: Executor = "local",
-    address: str | None = None,
+    ray: str | None = None,
     workers: int | None = None,
     retry_failed: bool = False,
     cpus: float | None = None,
@@ -110,24 +111,15 @@ def resume(
 ) -> Results:
     """Continue a run; one that is already done only gets its report again.
 
-    `name` is `SEARCH/TIME-DIGEST`, or a search's name for its newest run; None for the newest. A
-    run of which no trial ever ran is found by its full name only.
-
-    With `retry_failed` trials that failed run again, from their last checkpoint. Those whose
-    failure has already decided something, in an adaptive algorithm or a follower, stay failed.
-
-    The other arguments are those of `run`; the executor need not be the one that the run began
-    with.
+    `name` is that of `load`. With `retry_failed` trials that failed run again, from their last
+    checkpoint, unless an algorithm or another arm has used their failure. The other arguments are
+    those of `run`.
 
     Raises:
         InterruptedRunError: Ctrl-C; nothing is lost.
     """
-    return execute(
-        runs.named(settings.current().results_dir, name, begun=True),
-        Place(None if address else executor, address, cpus, workers),
-        retry_failed=retry_failed,
-        console=console,
-    )
+    run = runs.named(settings.current().results_dir, name, begun=True)
+    return execute(run, _place(ray, cpus, workers), retry_failed=retry_failed, console=console)
 
 
 def extend(
@@ -137,8 +129,7 @@ def extend(
     seeds: Sequence[int] = (),
     arms: Sequence[str | Arm] = (),
     search: str | Path | None = None,
-    executor: Executor = "local",
-    address: str | None = None,
+    ray: str | None = None,
     workers: int | None = None,
     cpus: float | None = None,
     console: Console | None = None,
@@ -146,23 +137,26 @@ def extend(
     """Add to a run, and run what is new; the table is that of one search of the final size.
 
     `trials` is how many trials each searching arm has in all, or those of some arms by name;
-    `seeds` are replicates that every arm gets besides those it has. `arms` are new ones: objects,
-    or names in the search file `search` (a name or a path; that of the run when None), with the
-    arms that they follow. They learn from the run's data, and are selected by its metric. The other
+    `seeds` are those that every arm gets besides those it has. `arms` are new ones: objects, or
+    names in the search file `search` (that of the run when None), with their source arms. The other
     arguments are those of `resume`.
 
     Raises:
         ConfigError: It would change what the run already has; nothing is written.
         InterruptedRunError: Ctrl-C; nothing is lost, and `resume` goes on.
     """
-    run = runs.named(settings.current().results_dir, name)
-    place = Place(None if address else executor, address, cpus, workers)
+    run, place = runs.named(settings.current().results_dir, name), _place(ray, cpus, workers)
     run, _ = grow(run, place, trials=trials, seeds=seeds, arms=arms, search=search)
     return execute(run, place, console=console)
 
 
+def _place(ray: str | None, cpus: float | None, workers: int | None) -> Place:
+    if ray is None:
+        return Place("local", None, cpus, workers)
+    return Place("ray", os.environ.get("RAY_ADDRESS") if ray == "auto" else ray, cpus, workers)
+
+
 def _usual_console() -> Console:
-    """Where progress is shown by default: a terminal, a notebook, or else stderr."""
     console = Console(highlight=False)
     is_seen = console.is_terminal or console.is_jupyter
     return console if is_seen else Console(stderr=True, highlight=False)
@@ -177,10 +171,7 @@ def begun(
     storage: str | None = None,
     resume: bool = False,
 ) -> Iterator[runs.Run]:
-    """Make a run, or `resume` the newest of this very search; a cluster is joined before.
-
-    A run that cannot start leaves nothing.
-    """
+    """Make a run, or `resume` the newest of this very search; a cluster is joined before."""
     with ExitStack() as joined:
         if place.address is not None:
             from tuneparts.executors.ray import cluster
@@ -208,13 +199,9 @@ def check(search: Search) -> None:
 def _create(search: Search, *, storage: str | None = None, address: str | None = None) -> runs.Run:
     """Make the folder of a new run, with what the search is and where it comes from."""
     check(search)
-    return runs.create(
-        settings.current().results_dir,
-        search,
-        **_origin(),
-        storage=None if storage is None else refuse_keys(storage),
-        **({} if address is None else {"address": redact(address)}),
-    )
+    facts = _origin() | {"storage": None if storage is None else refuse_keys(storage)}
+    facts |= {} if address is None else {"address": redact(address)}
+    return runs.create(settings.current().results_dir, search, **facts)
 
 
 def _origin() -> dict[str, Any]:
@@ -238,10 +225,7 @@ def execute(
     console: Console | None = None,
     show: Callable[[Results], object] = Results.write_report,
 ) -> Results:
-    """Run what is left of a run, write its report, and put both into MLflow.
-
-    `show` is called with the results, whatever MLflow does; it writes the report at the least.
-    """
+    """Run what is left of a run, write its report (by `show`), and put both into MLflow."""
     console = console or _usual_console()
     # The lock comes first: a second driver must not touch the runs in MLflow.
     with executors.lock(made.folder), schema.using(*made.search.declared_metrics()):
@@ -253,12 +237,8 @@ def execute(
                 names = ", ".join(map(str, done.decided[:5])) + "..." * (len(done.decided) > 5)
                 said = f"{len(done.decided)} stay failed, because the search has gone on from that"
                 console.print(f"{said}: {names}")
-        tracker = Tracker(
-            settings.current().tracking_uri,
-            folder=made.folder,
-            search=tracking_card(made),
-            read_log=log_reader(made),
-        )
+        uri, card, read_log = settings.current().tracking_uri, tracking_card(made), log_reader(made)
+        tracker = Tracker(uri, folder=made.folder, search=card, read_log=read_log)
         status: Status = "FAILED"
         try:
             place = place.settled(made.search)
@@ -266,14 +246,9 @@ def execute(
             starting = "starting Ray" if is_starting_ray else "starting workers"
             with _LiveView(made.search, console, starting=starting) as view:
                 ending = executors.execute(
-                    made.search,
-                    folder=made.folder,
-                    place=place,
-                    observers=[tracker, view],
-                    storage=made.storage,
-                    code=made.code,
-                    watch=view.watch,
-                )
+                    made.search, folder=made.folder, place=place, observers=[tracker, view],
+                    storage=made.storage, code=made.code, watch=view.watch,
+                )  # fmt: skip
             status = "FINISHED" if ending == "done" else "KILLED"
             results = _publish(made, tracker, console, show) if status == "FINISHED" else None
         finally:
@@ -282,9 +257,8 @@ def execute(
             for problem in problems:
                 console.print(f"tracking: {problem}", style="yellow")
     if results is None:
-        raise InterruptedRunError(
-            f"Interrupted; nothing is lost. Continue with: tuneparts resume {made.name}"
-        )
+        command = f"tuneparts resume {made.name}"
+        raise InterruptedRunError(f"Interrupted; nothing is lost. Continue with: {command}")
     return results
 
 
@@ -313,11 +287,8 @@ def tracking_card(run: runs.Run) -> SearchCard:
             "arms": [arm.name for arm in search.arms],
             "data": "" if search.data is None else search.data.name,
             "arm": {
-                arm.name: {
-                    "method": arm.config.model_dump()["method"],
-                    "algorithm": arm.algorithm.kind,
-                    "trials_per_seed": arm.trials_per_seed,
-                }
+                arm.name: {"method": arm.config.model_dump()["method"]}
+                | {"algorithm": arm.algorithm.kind, "trials_per_seed": arm.trials_per_seed}
                 for arm in search.arms
             },
         },
@@ -333,7 +304,6 @@ def log_reader(run: runs.Run) -> Callable[[TrialId], str]:
 def _publish(
     made: runs.Run, tracker: Tracker, console: Console, show: Callable[[Results], object]
 ) -> Results:
-    """Show the results, and put them onto the run in MLflow."""
     # The report names MLflow's run of each trial, so it waits for a store that is just slow.
     with console.status("sending the last numbers to MLflow"):
         tracker.flush(_PATIENCE / 3)
@@ -373,9 +343,8 @@ def grow(
 ) -> tuple[runs.Run, tuple[str, ...]]:
     """Write down what a run shall have besides what it has, unless `dry_run`; nothing runs yet.
 
-    New arms will run at `place`. `arms` and `search` are those of `extend`, `more` arguments of
-    `search.extension.extended`, and `why` is kept beside what is new. Returns the run as it is
-    then, and a sentence for each thing that is new.
+    `arms` and `search` are those of `extend`, `more` arguments of `search.extension.extended`.
+    Returns the run as it is then, and a sentence for each thing that is new.
     """
     names = [arm for arm in arms if isinstance(arm, str)]
     fresh = [arm for arm in arms if not isinstance(arm, str)]
@@ -409,18 +378,17 @@ def until_decided(
     at_most: int = 20,
     metric: str = "test/accuracy",
 ) -> Iterator[Decision]:
-    """Add paired replicates of two arms until their difference is decided, or there are `at_most`.
+    """Add seeds of two arms until their difference is decided, or there are `at_most`.
 
-    Yields what the results allow to say, at first and after each replicate. It is decided by a
-    confidence sequence (`results.compare`), which may be looked at each time, and which assumes no
-    more than normal differences: which arm is better, or that they are equivalent within a margin.
+    Yields what a confidence sequence (`results.compare`) allows to say, at first and after each
+    seed. It assumes no more than normal differences.
     """
     results, num = Results(run), -1
     while True:
         decision = results.decide(pair, within=within, metric=metric)
         if decision.num <= num:
             raise DataMissingError(
-                f"{pair[0]}:{pair[1]}: the replicate that was added has not finished in both arms. "
+                f"{pair[0]}:{pair[1]}: the seed that was added has not finished in both arms. "
                 f"See `tuneparts report {run.name}`."
             )
         yield decision

@@ -1,8 +1,8 @@
 """Selection of one trial per arm and seed, and aggregation of the arms over seeds.
 
-A seed is a replicate of a whole arm. Within (arm, seed) one finished trial is selected by the
-search's validation metric; test scores of the selected trials are then aggregated over seeds.
-What failed or is missing is counted, and what it cost is in the bill.
+Each arm runs all its trials once per seed. Within (arm, seed) one finished trial is selected by
+the search's validation metric; test scores of the selected trials are then aggregated over seeds.
+What failed or is missing is counted, and its cost is in the total.
 """
 
 from collections.abc import Iterable
@@ -44,8 +44,7 @@ def _by_seed(selected: pd.DataFrame, arm: str, metric: str) -> dict[int, float]:
 def _select(trials: pd.DataFrame, metadata: RunCard) -> pd.DataFrame:
     """Select the best finished trial of each (arm, seed) by the search's rule, in its order.
 
-    Ties go to the smaller index. A finished trial without the metric cannot be selected, unless it
-    is the only one. A seed without a selectable trial has no row.
+    A trial without the metric cannot be selected, unless it is the only one.
     """
     known = {(arm.name, seed) for arm in metadata.arms for seed in arm.seeds}
     if strange := set(zip(trials["arm"], trials["seed"], strict=True)) - known:
@@ -68,10 +67,8 @@ def _select(trials: pd.DataFrame, metadata: RunCard) -> pd.DataFrame:
             chosen += own.index.tolist()
             continue
         if not metadata.metric:
-            raise ConfigError(
-                f"arm `{arm}` seed {seed} has {len(own)} finished trials: name a `metric` that "
-                "selects one."
-            )
+            found = f"arm `{arm}` seed {seed} has {len(own)} finished trials"
+            raise ConfigError(f"{found}: name a `metric` that selects one.")
         schema.selection_metric(metadata.metric)  # refuses test data
         values = {name: column(own, name).to_numpy() for name in shown}
         rows = {
@@ -88,9 +85,9 @@ def _summarise(
 ) -> pd.DataFrame:
     """Aggregate the trials of a run to one row per arm, in the order of the search.
 
-    Costs such as `steps` are the mean over seeds of what all trials of a seed cost, also with
-    those of leaders. A metric has its mean over seeds under the schema name, the standard error
-    under `<name>:se` and the number of seeds under `<name>:n`. `selected` is what `_select` gave.
+    Costs such as `steps` are the mean over seeds of what all trials of a seed cost; `total_steps`
+    includes those of source arms. A metric has its mean over seeds under the schema name, the
+    standard error under `<name>:se` and the number of seeds under `<name>:n`.
     """
     chosen = _select(trials, metadata) if selected is None else selected
     metrics = _reported(trials, metadata)
@@ -121,15 +118,14 @@ def _summarise(
             "unscored": int(unscored.sum()) if needs_metric else 0,
             "first_error": errors[0] if errors else "",
         }
-        paying = [arm.name, *metadata.leaders(arm.name)]
+        paying = [arm.name, *metadata.sources(arm.name)]
         for name in ("steps", "updates", "seconds"):
             row[name] = _seed_cost(trials, paying[:1], f"cost/{name}")
-            row[f"{name}_with_leader"] = _seed_cost(trials, paying, f"cost/{name}")
+            row[f"total_{name}"] = _seed_cost(trials, paying, f"cost/{name}")
         row |= {name: _seed_cost(trials, paying, cost) for name, cost in costs.items()}
         for metric in metrics:
-            over_seeds = _estimate(column(picked, metric).dropna().to_numpy())
-            row |= {metric: over_seeds.mean, f"{metric}:se": over_seeds.se}
-            row |= {f"{metric}:n": over_seeds.num}
+            point = _estimate(column(picked, metric).dropna().to_numpy())
+            row |= {metric: point.mean, f"{metric}:se": point.se, f"{metric}:n": point.num}
         rows.append(row)
     return pd.DataFrame(rows)
 

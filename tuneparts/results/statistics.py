@@ -1,14 +1,13 @@
 """Means, intervals, differences and the expected best of n trials; arrays in, numbers out.
 
 The expected score of the best of n by validation is the estimator of Dodge et al. (2019), here
-without replacement (Tang et al. 2020): exact over all subsets of the trials that were run, and
-unbiased for every n up to their number N.
+without replacement (Tang et al. 2020): unbiased for every n up to the number N of trials.
 
-How many trials of a searching arm one run of another is worth has an interval over replicates, as
+How many trials of a searching arm one run of another is worth has an interval over seeds, as
 bootstrap intervals over trials fail near N (Dodge et al. 2021; Tang et al. 2020): for each n the
 difference of the estimate to the other arm's score has a Student interval, and the n at which
-neither side is rejected are the interval. Reaching the score at the true number n is rejected from
-below, or at n - 1 from above, in at most 2.5 % of cases each. Legend: S replicates, N trials.
+neither side is rejected, in at most 2.5 % of cases each, are the interval.
+Legend: S seeds, N trials.
 """
 
 import math
@@ -22,7 +21,7 @@ from tuneparts.core.errors import ConfigError
 
 Floats = npt.NDArray[np.float64]
 FEWEST = 3
-"""Replicates below which nothing is said: an interval over two is as wide as any difference."""
+"""Seeds below which nothing is said: an interval over two is as wide as any difference."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ def bounds(interval: _Interval | None, prefix: str = "") -> dict[str, float | No
 
 
 @dataclass(frozen=True)
-class Estimate:
+class _Estimate:
     """A mean, or a difference of two, from which Student's intervals and tests follow."""
 
     mean: float
@@ -79,16 +78,16 @@ def _student(level: float, freedom: float) -> float:
     return float(stats.t.ppf((1 + level) / 2, freedom))
 
 
-def _estimate(values: npt.ArrayLike) -> Estimate:
+def _estimate(values: npt.ArrayLike) -> _Estimate:
     """Return mean and standard error (n - 1 in the denominator of the variance)."""
     x = np.asarray(values, dtype=float)
     mean, se = float(x.mean()) if x.size else math.nan, math.nan
     if x.size > 1 and np.isfinite(x).all():
         se = float(x.std(ddof=1) / math.sqrt(x.size))
-    return Estimate(mean, se, x.size, x.size - 1)
+    return _Estimate(mean, se, x.size, x.size - 1)
 
 
-def _contrast(a: Mapping[int, float], b: Mapping[int, float]) -> Estimate:
+def _contrast(a: Mapping[int, float], b: Mapping[int, float]) -> _Estimate:
     """Compare two arms by seed: paired if they share at least two, else by Welch's error (1947)."""
     shared = sorted(set(a) & set(b))
     if len(shared) >= 2:
@@ -98,7 +97,7 @@ def _contrast(a: Mapping[int, float], b: Mapping[int, float]) -> Estimate:
     if u + v > 0:
         freedom = (u + v) ** 2 / (u**2 / first.freedom + v**2 / second.freedom)
     gap, num = first.mean - second.mean, min(first.num, second.num)
-    return Estimate(gap, math.sqrt(u + v), num, freedom, is_paired=False)
+    return _Estimate(gap, math.sqrt(u + v), num, freedom, is_paired=False)
 
 
 def _best_of_weights(num_trials: int) -> Floats:
@@ -116,18 +115,14 @@ def _best_of_weights(num_trials: int) -> Floats:
 
 
 def _expected_best_interval(
-    seeds: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]],
-    generator: np.random.Generator,
-    *,
-    larger_is_better: bool = True,
-    num_resamples: int = 1000,
-) -> tuple[Floats, Floats, Floats]:
+    seeds: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]], generator: np.random.Generator, *,
+    larger_is_better: bool = True, num_resamples: int = 1000,
+) -> tuple[Floats, Floats, Floats]:  # fmt: skip
     """Estimate the expected best of n trials, averaged over seeds, with bootstrap bounds of 95 %.
 
     `seeds` has validation and test scores of the trials of each. Returns mean, low and high, each
     (N,) with N the fewest trials that a seed has.
 
-    Trials are resampled within their seed; what all trials of a seed share (its split) is not.
     A resample repeats trials and so misses the best ones: percentiles are therefore moved by the
     resamples' mean onto the estimate. The bounds are narrower than their level says: in 400
     simulations of one seed (uniform scores, test equal to validation) they held the truth at
@@ -157,24 +152,22 @@ def _by_rank(val: npt.ArrayLike, test: npt.ArrayLike, *, larger_is_better: bool 
 
 @dataclass(frozen=True)
 class _Worth:
-    """How many trials match one run, with bounds at 95 %; None stands for more than were run."""
+    """How many trials match one run, with bounds at 95 %; None means more than were run."""
 
     trials: int | None
     low: int | None
     high: int | None
-    most: int  # trials that each replicate ran
-    num: int  # replicates; below three the bounds are 1 and None
+    most: int  # trials that each seed has
+    num: int  # seeds; below three the bounds are 1 and None
 
     @property
     def says(self) -> str:
-        """The number in words."""
         if self.trials == 1:
             return "at most 1"
         return f"more than {self.most}" if self.trials is None else str(self.trials)
 
     @property
     def interval(self) -> str:
-        """The interval in words; empty where there is none."""
         if self.num < FEWEST:
             return ""
         more = f"more than {self.most}"
@@ -189,10 +182,9 @@ def _worth(
     selects_larger: bool = True,
     larger_is_better: bool = True,
 ) -> _Worth | None:
-    """Estimate how many trials of a searching arm match another; None without a common replicate.
+    """Estimate how many trials of a searching arm match another; None without a common seed.
 
-    `searched` has validation and test scores of the searching arm's finished trials by replicate,
-    `scores` the score of the other arm. `selects_larger` is of validation scores.
+    `searched` has validation and test scores by seed; `selects_larger` is of validation scores.
     """
     seeds = sorted(set(searched) & set(scores))
     if not seeds:

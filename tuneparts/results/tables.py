@@ -1,4 +1,4 @@
-"""The tables of a report: scores and costs, hypers, schedules, and those that methods declare."""
+"""The tables of a report: scores and costs, hyperparameters, schedules, those of methods."""
 
 import math
 from collections.abc import Hashable, Mapping
@@ -22,7 +22,6 @@ _JUDGED = ("test/", "corrupted/")
 
 
 def _build(data: "RunData") -> tuple[Table, ...]:
-    """Build the table of scores and costs, and those of hypers and of methods if there are any."""
     summary, metadata = data.summary, data.metadata
     tables = [_scores_and_costs(data)]
     if hypers := [name for name in _metrics(summary) if name.startswith("hyper/")]:
@@ -35,7 +34,7 @@ def _build(data: "RunData") -> tuple[Table, ...]:
     origin = " · ".join(f"{name} {value or 'unknown'}" for name, value in parts.items())
     closing = (*filter(None, [metadata.replication]), origin)
     return tuple(
-        replace(table, subject=metadata.name, notes=(*table.notes, *closing)) for table in tables
+        replace(one, subject=metadata.name, notes=(*one.notes, *closing)) for one in tables
     )
 
 
@@ -61,9 +60,9 @@ def _spread(mean: float, se: float, decimals: int) -> str:
 
 def _to_csv(summary: pd.DataFrame, metadata: RunCard) -> str:
     """Write the whole summary at full precision, with provenance in each row."""
-    return summary.assign(
-        parent_run_id=metadata.parent_run_id, digest=metadata.digest, commit=metadata.commit
-    ).to_csv(index=False, lineterminator="\n")
+    columns = ("parent_run_id", "digest", "commit")
+    whole = summary.assign(**{name: getattr(metadata, name) for name in columns})
+    return whole.to_csv(index=False, lineterminator="\n")
 
 
 def _metrics(summary: pd.DataFrame) -> list[str]:
@@ -97,9 +96,9 @@ def _scores_and_costs(data: "RunData") -> Table:
         text = f"{row['finished']}/{row['expected']}"
         trials.append(f"{text} ({', '.join(rest)})" if rest else text)
     counts = [
-        _Column("seeds", seeds, tip=GLOSSARY["replicate"]),
+        _Column("seeds", seeds, tip=GLOSSARY["seed"]),
         # Wide enough for the longest reason, such as `1 unfinished,`.
-        _Column("trials finished", tuple(trials), wraps_at=12, tip=GLOSSARY["trial"]),
+        _Column("trials finished", tuple(trials), wraps_at=12),
     ]
     columns = (_arms(summary), *scores, *counts, *_costs(summary))
     return Table("Scores and costs", columns, tuple(_notes(summary, metadata)))
@@ -109,7 +108,7 @@ def _hypers(summary: pd.DataFrame, names: list[str]) -> Table:
     families: dict[str, list[str]] = {}
     for name in names:
         families.setdefault(schema.lookup(name).name, []).append(name)
-    note = "Hypers of the selected trials: mean ± standard error over seeds."
+    note = "Hyperparameters of the selected trials: mean ± standard error over seeds."
     columns = [_arms(summary)]
     for family, members in families.items():
         if not family.endswith(".*"):
@@ -125,7 +124,7 @@ def _hypers(summary: pd.DataFrame, names: list[str]) -> Table:
     if any(family.endswith(".*") for family in families):
         note += " Of a family, such as one value per class, the smallest and the largest mean are "
         note += "shown; each value is in the CSV file."
-    return Table("Hypers", tuple(columns), (note,))
+    return Table("Hyperparameters", tuple(columns), (note,))
 
 
 def _schedule(arm: str, rows: pd.DataFrame) -> Table:
@@ -179,14 +178,13 @@ def _costs(summary: pd.DataFrame) -> list[_Column]:
         header = f"{name.replace('_', ' ')} per seed"
         columns.append(_Column(header, cells, detail=min(detail, 1), tip=tip))
         if name != "updates" and summary["source"].astype(bool).any():
-            cells = tuple(number(v, decimals) for v in summary[f"{name}_with_leader"])
-            header = f"{name} incl. leader"
-            columns.append(_Column(header, cells, detail=detail, tip=GLOSSARY["leader"]))
+            cells = tuple(number(v, decimals) for v in summary[f"total_{name}"])
+            source = GLOSSARY["source arm"]
+            columns.append(_Column(f"total {name}", cells, detail=detail, tip=source))
     return columns
 
 
 def _own(table: schema.MethodTable, summary: pd.DataFrame) -> Table:
-    """A table that a method declares."""
     if table.own_arms:
         summary = summary[summary[table.own_arms].notna()].reset_index(drop=True)
     shown, notes = table.columns(summary)
@@ -195,7 +193,7 @@ def _own(table: schema.MethodTable, summary: pd.DataFrame) -> Table:
         if one.unit is None:
             columns.append(replace(_scores(summary, one.name), header=one.header))
         else:
-            values = (float(value) for value in summary[one.name] / one.unit)
+            values = map(float, summary[one.name] / one.unit)
             cells = tuple(number(value, one.decimals) for value in values)
             columns.append(_Column(one.header, cells))
     return Table(table.heading, tuple(columns), tuple(notes))
@@ -219,7 +217,7 @@ def _notes(summary: pd.DataFrame, metadata: RunCard) -> list[str]:
     notes = [
         f"Mean ± standard error over seeds{rule and f' of {rule} within each seed'}; steps and "
         f"seconds are what all trials of a seed cost ({STEP_IN_SHORT}).",
-        *(f"Extended {told}." for told in metadata.history),
+        *(f"Extended {step}." for step in metadata.history),
         *_stop_notes(metadata),
     ]
     for arm, row in zip(metadata.arms, summary.to_dict("records"), strict=True):
@@ -228,11 +226,9 @@ def _notes(summary: pd.DataFrame, metadata: RunCard) -> list[str]:
             notes.append(f"{arm.name}: {_state(row)} of {row['expected']} trials{error}.")
         if arm.budget_note:
             notes.append(f"{arm.name}: {arm.budget_note}.")
-        if arm.is_free:
-            notes.append(
-                f"{arm.name}: its timing was free, so it went by which trials ended first, and a "
-                "rerun may differ."
-            )
+        if arm.is_asynchronous:
+            why = "so its trials depend on which of them ended first, and a rerun may differ"
+            notes.append(f"{arm.name}: asynchronous, {why}.")
     if "cost/seconds" in metadata.objectives and any(arm.is_adaptive for arm in metadata.arms):
         notes.append("Seconds are an objective: what was tried depends on the machine's speed.")
     if len({arm.judged_on for arm in metadata.arms}) > 1:

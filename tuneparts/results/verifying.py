@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tuneparts.core.errors import DataMissingError
-from tuneparts.executors.worker import Report, TrialSetting, reports_of
+from tuneparts.executors.setting import TrialSetting
+from tuneparts.executors.worker import Report, reports_of
 from tuneparts.search import runs
 from tuneparts.search.events import TrialId
-from tuneparts.search.groups import Group
 from tuneparts.search.journal import records
-from tuneparts.search.segment import Segment
+from tuneparts.search.segment import Group, Segment
 
 _EXCEPTED = ("cost/seconds", "system/")
 """Numbers that are not the same twice: time, and what a worker used of its machine."""
 
 
 @dataclass(frozen=True)
-class Difference:
+class _Difference:
     """A number that came out otherwise; NaN where one of the two is missing."""
 
     trial: TrialId
@@ -30,23 +30,20 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Verified:
+class _Verified:
     """What became of one trial."""
 
     trial: TrialId
     num_compared: int
-    """Numbers that were compared."""
-    differences: tuple[Difference, ...]
-    failure: str = ""
-    """Why it could not be trained again, if it could not."""
+    differences: tuple[_Difference, ...]
+    failure: str = ""  # why it could not be trained again
 
 
-def verify(run: runs.Run, *, num_trials: int = 5, seed: int = 0) -> Iterator[Verified]:
+def verify(run: runs.Run, *, num_trials: int = 5, seed: int = 0) -> Iterator[_Verified]:
     """Train randomly chosen trials again in this process, one after the other.
 
-    They finished or were stopped by their algorithm, and went on from no other trial's state; all
-    such trials are chosen if there are no more than `num_trials`. `seed` is that of the choice.
-    Nothing in the run's folder is changed.
+    They finished or were stopped by their algorithm, and went on from no other trial's state.
+    `seed` is that of the choice. Nothing in the run's folder is changed.
     """
     ended = {
         trial: record
@@ -79,9 +76,9 @@ def verify(run: runs.Run, *, num_trials: int = 5, seed: int = 0) -> Iterator[Ver
             keys = [k for k in sorted({*reported, *again}) if not k[1].startswith(_EXCEPTED)]
             found = [(*k, reported.get(k, math.nan), again.get(k, math.nan)) for k in keys]
             differences = tuple(
-                Difference(trial, step, metric, x, y)
+                _Difference(trial, step, metric, x, y)
                 for step, metric, x, y in found
                 if x != y and not (math.isnan(x) and math.isnan(y))
             )
             failure = report.failure or report.disk_full or ""
-            yield Verified(trial, len(found), differences, failure)
+            yield _Verified(trial, len(found), differences, failure)

@@ -30,7 +30,7 @@ _LEAVE_TEST_DATA = ("num_train", "standardise")
 is_read: ContextVar[bool] = ContextVar("is an arm read from a run?", default=False)
 _Dimension: TypeAlias = Annotated[SerializeAsAny[Dimension], BeforeValidator(Dimension.made_from)]
 _TRIED = 1000
-"""Draws of which one must be allowed, or the space is taken for empty."""
+"""Draws of which one must be allowed, or the space counts as empty."""
 _MOST_DRAWS = 100_000
 """Draws after which a trial gives up; with one in `_TRIED` allowed that does not happen."""
 _MOST_TASKS = 32
@@ -45,7 +45,7 @@ class Resources(Config):
     """One, or a fraction that lets several trials share it."""
     memory_gb: float = Field(default=0, ge=0)
     custom: dict[str, float] = Field(default_factory=dict)
-    """Resources that a cluster declares under names of its own -> amount."""
+    """Name of a resource that only the cluster knows -> amount."""
 
     @field_validator("gpus")
     @classmethod
@@ -59,13 +59,6 @@ class Arm(Config):
     """One method, what is varied of it, and how.
 
     Most arms are written as a method alone, or as `Method.searched_by(...)`.
-
-    Example:
-        >>> import tuneparts as tp
-        >>> space = {"lr": tp.Uniform(1e-4, 1e-1, log=True)}
-        >>> arm = Arm(config=tp.Standard(), algorithm=tp.RandomSearch(8), space=space)
-        >>> arm.trials_per_seed
-        8
     """
 
     name: str = Field(default="", pattern=f"^$|{NAME}")
@@ -73,19 +66,19 @@ class Arm(Config):
     config: SerializeAsAny[Method]
     """The method's config. The space varies some of its fields; the others are as they stand."""
     algorithm: Annotated[SerializeAsAny[Algorithm], BeforeValidator(Algorithm.made_from)] = Fixed()
-    """Any `Algorithm`, our own or not."""
+    """Any `Algorithm`, ours or your own."""
     space: dict[str, _Dimension] = Field(default_factory=dict)
     """Dotted path of a field of the config (`optimiser.lr`, or `lr` if no other field is called
     so), or of the search's data (`data.num_train`) -> its distribution."""
     points: tuple[dict[str, Annotated[Any, BeforeValidator(_plain)]], ...] = ()
     """What is tried first: path -> value. A point may leave out dimensions, which are drawn."""
     constraint: str | None = None
-    """A function of one's own, by itself or by its import path. It is called with the config of a
-    trial, and returns True where it is allowed, or a number that is at most 0 there."""
+    """Your own function, or its import path. It is called with the config of a trial, and returns
+    True where it is allowed, or a number that is at most 0 there."""
     data: dict[str, Any] = Field(default_factory=dict)
     """Dotted path into the search's data (`num_train`) -> what this arm has there instead."""
     seeds: tuple[int, ...] | None = None
-    """A replicate runs under each; None takes those of the search."""
+    """None takes those of the search."""
     fresh_seed: bool = False
     """Train at what another arm found under a seed that it did not select by; the data is the
     same."""
@@ -98,7 +91,7 @@ class Arm(Config):
     """Trials of a seed that a worker trains together, for small nets of the method `standard`. It
     changes how fast they are trained and how numbers are rounded."""
     budget_note: str = ""
-    """Why a trial of this arm spends another number of steps than the search says."""
+    """Why its trials spend another number of steps than the search says."""
 
     @field_validator("config", mode="before")
     @classmethod
@@ -117,37 +110,35 @@ class Arm(Config):
     @model_validator(mode="after")
     def _check_arm(self) -> "Arm":
         catalog.check(self.config)
-        name, algorithm = self.name, self.algorithm.kind
+        here, algorithm = f"arms['{self.name}']", self.algorithm.kind
         if isinstance(self.algorithm, Fixed) == bool(self.space):
             raise ValueError(
-                f"an arm has a space exactly when its algorithm draws from one, but `{name}` has "
-                f"algorithm `{algorithm}` and {len(self.space)} dimensions"
+                f"{here}: has algorithm `{algorithm}` and {len(self.space)} dimensions, but an arm "
+                "has a space exactly when its algorithm draws from one"
             )
         if self.config.hypers_from and self.config.config_from:
-            raise ValueError(f"arms['{name}']: has `hypers_from` and `config_from`; leave one out")
+            raise ValueError(f"{here}: has `hypers_from` and `config_from`; leave one out")
         if self.source is not None and type(self.algorithm) is not Fixed:
-            raise ValueError(
-                f"arms['{name}'].algorithm: trains at what `{self.source}` found, so it cannot "
-                "search itself"
-            )
+            why = f"trains at what `{self.source}` found, so it cannot search itself"
+            raise ValueError(f"{here}.algorithm = {algorithm}: {why}")
         if self.source is None and self.fresh_seed:
-            raise ValueError(f"arms['{name}'].fresh_seed: needs `hypers_from` or `config_from`")
+            raise ValueError(f"{here}.fresh_seed: needs `hypers_from` or `config_from`")
         if self.packed > 1 and not self.config.can_be_packed:
             raise ValueError(
-                f"`packed` = {self.packed} of `{name}`: only the method `standard` is packed, not "
+                f"{here}.packed = {self.packed}: only the method `standard` is packed, not "
                 f"`{self.config.model_dump()['method']}`; leave it out"
             )
         if self.packed > 1 and self.config.runtime is not None:
-            raise ValueError(f"`{name}` has a `runtime`, which a pack has not; leave out `packed`")
+            raise ValueError(f"{here}.packed: has a `runtime`, which a pack has not; leave one out")
         if (self.points or self.constraint) and not self.space:
-            raise ValueError(f"`points` and `constraint` are about a space, but `{name}` has none")
+            raise ValueError(f"{here}: has `points` or a `constraint`, but no space")
         if self.points and not self.algorithm.takes_points:
-            raise ValueError(f"algorithm `{algorithm}` of `{name}` draws none; leave `points` out")
+            raise ValueError(f"{here}.points: `{algorithm}` draws none; leave them out")
         varied = [path.removeprefix(DATA) for path in self.space if path.startswith(DATA)]
         if self.has_variants and DATA_KEY in type(self.config).model_fields:
-            raise ValueError(f"the config of `{name}` has a field `data`: its arm cannot vary it")
+            raise ValueError(f"{here}.data: its config has a field `data`, so it cannot vary it")
         if doubled := sorted(set(varied) & set(self.data)):
-            raise ValueError(f"`{name}` varies {doubled} of the data and sets them: it does both")
+            raise ValueError(f"{here}.data: {doubled} are in its space too; set or vary them")
         return self
 
     @property
@@ -161,16 +152,22 @@ class Arm(Config):
         A field that the arm's own config sets is left as it is.
         """
         own, fields = self.config, type(self.config).model_fields
-        new = {n: v for n, v in shared.items() if n in fields and n not in own.model_fields_set}
+        unset = {n for n in fields if n not in own.model_fields_set or getattr(own, n) is None}
+        new = {n: v for n, v in shared.items() if n in unset}
+        resources = self.resources
+        if "resources" not in self.model_fields_set:
+            resources = shared.get("resources", resources)
         if not own.takes_runtime:
             new.pop("runtime", None)
         if "interval" not in own.model_fields_set | new.keys():
             new["interval"] = max(1, new.get("steps", own.steps) // 10)
         config = own.replaced(new)
         paths = {path: self._whole(path, config) for path in self.space}
-        made = self.model_copy(
-            update={
+        made = type(self)(
+            **{
+                **dict(self),
                 "config": config,
+                "resources": resources,
                 "space": {paths[path]: dim for path, dim in self.space.items()},
                 "points": tuple(
                     {paths.get(path, path): value for path, value in point.items()}
@@ -190,7 +187,7 @@ class Arm(Config):
         tree = config.model_dump()
         if path.startswith(DATA) or path.partition(".")[0] in tree:
             return path
-        paths = list(_paths(tree))
+        paths = list(paths_of(tree))
         found = [one for one in paths if one.endswith(f".{path}")]
         if len(found) == 1:
             return found[0]
@@ -201,24 +198,21 @@ class Arm(Config):
             raise ConfigError(f"{where}: could be {' or '.join(found)}. Write the one you mean.")
         ends = {one.rpartition(".")[2]: one for one in paths}
         near = difflib.get_close_matches(path.rpartition(".")[2], ends, n=1)
-        cure = f" Did you mean `{ends[near[0]]}`?" if near else ""
-        raise ConfigError(f"{where}: no such field of {type(config).__name__}.{cure}")
+        hint = f" Did you mean `{ends[near[0]]}`?" if near else ""
+        raise ConfigError(f"{where}: no such field of {type(config).__name__}.{hint}")
 
     def _check_draws(self) -> None:
-        """Refuse a space that does not fit the config, or is empty, and points not allowed."""
+        here = f"arms['{self.name}']"
         for number, given in enumerate(self.points):
             for path, value in given.items():
-                point, dim = f"point {number} of `{self.name}` has", self.space.get(path)
+                point, dim = f"{here}.points[{number}]['{path}']", self.space.get(path)
                 if dim is None:
-                    raise ConfigError(
-                        f"{point} {path}, which is no dimension of its space. Dimensions: "
-                        f"{', '.join(self.space)}."
-                    )
+                    known = ", ".join(self.space)
+                    raise ConfigError(f"{point}: no such dimension. Use one of: {known}.")
                 if not dim.contains(value):
                     words = dim.model_dump(mode="json", exclude={"kind"})
                     raise ConfigError(
-                        f"{point} {value!r:.100} at `{path}`, outside of {type(dim).__name__} "
-                        f"{words!s:.300}."
+                        f"{point} = {value!r:.100}: outside of {type(dim).__name__} {words!s:.300}."
                     )
         rng = seeding.numpy_generator(0, "validate a space")
         base = self.sample(rng, most=_TRIED)
@@ -228,8 +222,8 @@ class Arm(Config):
         for number, given in enumerate(self.points):
             if set(given) == set(self.space) and not self.allows(given):
                 raise ConfigError(
-                    f"point {number} of `{self.name}`, {given!r:.200}: `{self.constraint}` does "
-                    "not allow it. Leave the point out."
+                    f"{here}.points[{number}] = {given!r:.200}: `{self.constraint}` does not allow "
+                    "it. Leave the point out."
                 )
         for values in tried:
             self.config_at(values)
@@ -259,19 +253,19 @@ class Arm(Config):
     def sample(
         self, rng: np.random.Generator, fixed: Mapping[str, Value] = {}, most: int | None = None
     ) -> dict[str, Value]:
-        """Draw values that the constraint allows, beside some that are given."""
+        """Draw values that the constraint allows, next to some that are given."""
         most = most or _MOST_DRAWS
         for _ in range(most):
             values = {path: dim.sample(rng) for path, dim in self.space.items()} | dict(fixed)
             if self.allows(values):
                 return values
         raise ConfigError(
-            f"`{self.constraint}` of `{self.name}`: it allows none of {most:,} draws from the "
-            "space. Narrow the space; a number that it returns is at most 0 where it allows."
+            f"arms['{self.name}'].constraint = {self.constraint}: allows none of {most:,} draws "
+            "from the space. Narrow the space; a number that it returns is at most 0 where it "
+            "allows."
         )
 
     def allows(self, values: Mapping[str, Value]) -> bool:
-        """Whether the constraint allows these values; without one, always."""
         if self.constraint is None:
             return True
         config, constraint = self.config_at(values), self._constraint
@@ -279,16 +273,17 @@ class Arm(Config):
             found = constraint(config)
         except Exception as error:
             raise ConfigError(
-                f"`{self.constraint}` of `{self.name}` raised {type(error).__name__}: {error} at "
-                f"{dict(values)!r:.200}. Let it return False for what it cannot judge."
+                f"arms['{self.name}'].constraint = {self.constraint}: raised "
+                f"{type(error).__name__}: {error} at {dict(values)!r:.200}. Let it return False "
+                "for what it cannot judge."
             ) from error
         if isinstance(found, bool | np.bool_):
             return bool(found)
         if isinstance(found, int | float | np.number) and not math.isnan(found):
             return bool(found <= 0)
         raise ConfigError(
-            f"`{self.constraint}` of `{self.name}` returned {found!r:.100}: it must be True where "
-            "a config is allowed, or a number that is at most 0 there."
+            f"arms['{self.name}'].constraint = {self.constraint}: returned {found!r:.100}. Return "
+            "True where a config is allowed, or a number that is at most 0 there."
         )
 
     def config_at(self, values: Mapping[str, Value]) -> Method:
@@ -303,33 +298,32 @@ class Arm(Config):
 
     @property
     def has_variants(self) -> bool:
-        """Whether some trials learn from other data than the search has."""
         return bool(self.data) or any(path.startswith(DATA) for path in self.space)
 
     def data_variants(self) -> Iterator[dict[str, Value]]:
         """All changes to the search's data that trials of this arm can have."""
         targets = [p for p in (*self.space, *self.data) if p.removeprefix(DATA) == "target"]
         if targets:
-            raise ValueError(f"arms predict the same thing, but `{self.name}` has another target")
+            raise ValueError(f"arms['{self.name}']: has another target, but all arms predict one")
         grids = {p: dim.grid() for p, dim in self.space.items() if p.startswith(DATA)}
         loose = [path for path, grid in grids.items() if not grid]
         number = math.prod(len(grid or ()) for grid in grids.values())
         if loose or number > _MOST_TASKS:
             raise ValueError(
-                f"`{self.name}` varies {', '.join(loose or grids)} over "
-                f"{'a range' if loose else number}; take a Choice of few values: all variants of "
-                f"the data are loaded, at most {_MOST_TASKS}"
+                f"arms['{self.name}'].space: varies {', '.join(loose or grids)} over "
+                f"{'a range' if loose else number}, but all variants of the data are loaded, at "
+                f"most {_MOST_TASKS}. Take a Choice of few values"
             )
         for values in itertools.product(*(grid or () for grid in grids.values())):
             yield self.of_data(dict(zip(grids, values, strict=True)))
 
 
-def _paths(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
+def paths_of(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
     """Dotted paths of all fields of a config."""
     for name, value in tree.items():
         yield f"{above}{name}"
         if isinstance(value, Mapping):
-            yield from _paths(value, f"{above}{name}.")
+            yield from paths_of(value, f"{above}{name}.")
 
 
 def method_config(config: Mapping[str, Any]) -> Method:

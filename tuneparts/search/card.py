@@ -1,7 +1,6 @@
 """What a run is, besides its numbers: question, arms, budgets, provenance, in words.
 
-`RunCard` is made once from a run; reports, MLflow and exports read it. Published results hold it as
-`metadata.json`.
+`RunCard` is made once from a run; reports, MLflow and exports read it, as `metadata.json`.
 """
 
 import inspect
@@ -9,17 +8,18 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter
 
-from tuneparts.core import redaction, schema
+from tuneparts.core import atomic, redaction, schema
 from tuneparts.core.errors import ConfigError, DataError, UnknownNameError
 from tuneparts.core.selection import Best, Selection
 from tuneparts.search import data_record
-from tuneparts.search.events import Stops
+from tuneparts.search.events import Stops, decode
 from tuneparts.search.frames import flat
-from tuneparts.search.journal import stops
+from tuneparts.search.state import RunState
 
 if TYPE_CHECKING:
     from tuneparts.search.arm import Arm
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from tuneparts.search.spec import Search
 
 UNTIL_DECIDED = "added until decided:"
-"""What the history of a run says where replicates were added by a stopping rule, before `a:b`."""
+"""What the history of a run says where seeds were added by a stopping rule, before `a:b`."""
 _FEWEST_TRIALS = 4
-"""Trials of a replicate from which on figures of the space say something."""
+"""Trials of a seed from which on figures of the space say something."""
 _MOST_DIFFERENCES = 4
 """Fields that are named where two arms of one method differ; the rest are counted."""
 _GENERAL = ("steps", "interval")
@@ -38,7 +38,7 @@ _GENERAL = ("steps", "interval")
 
 @dataclass(frozen=True)
 class ArmCard:
-    """One arm; each of its seeds is a replicate of the whole arm with all its trials."""
+    """One arm; it runs all its trials under each of its seeds."""
 
     name: str
     method: str
@@ -50,14 +50,13 @@ class ArmCard:
     """Budget of one trial; 0 where it varies."""
     is_adaptive: bool = False
     """Whether its trials depend on each other, so that no subset of them is a smaller search."""
-    is_free: bool = False
+    is_asynchronous: bool = False
     """Whether its trials also depend on which of them ended first, so that a rerun may differ."""
     budget_note: str = ""
     """Why the budget differs from that of the other arms, where it does."""
     is_tuning: bool = False
     """Whether it only finds the config that another arm trains at under a fresh seed."""
     what: str = ""
-    """What the arm is, in a sentence or two."""
     space: str = ""
     """What its trials draw, and from where; empty where they draw nothing."""
     judged_on: str = ""
@@ -66,13 +65,12 @@ class ArmCard:
 
     @property
     def num_expected(self) -> int:
-        """How many trials the arm was to run."""
         return self.trials_per_seed * len(self.seeds)
 
 
 @dataclass(frozen=True)
-class StopCard:
-    """A replicate that ran nothing more though trials were left, and why."""
+class _StopCard:
+    """A seed of an arm that ran nothing more though trials were left, and why."""
 
     arm: str
     seed: int
@@ -83,10 +81,7 @@ class StopCard:
 
 @dataclass(frozen=True)
 class RunCard:
-    """A search as its report describes it; the fields are those of `metadata.json`, in order.
-
-    Those that a `Search` has too are as there.
-    """
+    """A search as its report describes it; the fields are those of `metadata.json`, in order."""
 
     name: str
     question: str = ""
@@ -99,7 +94,7 @@ class RunCard:
     selection: Mapping[str, Any] = field(default_factory=dict)
     """The rule that selects, as JSON; the best by the metric where it is empty."""
     data_draws: Literal["", "fixed", "drawn"] = ""
-    """Whether every replicate has data of its own; empty where nothing is learnt from data."""
+    """Whether each seed draws its data; empty where nothing is learnt from data."""
     compare: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
     answer: str = "difference"
@@ -119,10 +114,10 @@ class RunCard:
     versions: Mapping[str, str] = field(default_factory=dict)
     history: tuple[str, ...] = ()
     """How the run was extended since it began: when, by what, at whose command."""
-    stops: tuple[StopCard, ...] = ()
+    stops: tuple[_StopCard, ...] = ()
     """What was stopped; trials that had not started then are counted as such."""
     truth: Mapping[str, float] = field(default_factory=dict)
-    """True values of hypers, by the name of their metric, where the data was made with them."""
+    """True values of hyperparameters, by their metric, where the data was made with them."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """What else a reader asks for, in words: data, net, start, machine."""
     metrics: tuple[schema.Metric, ...] = ()
@@ -130,24 +125,23 @@ class RunCard:
 
     @property
     def replication(self) -> str:
-        """What differs between replicates, in a sentence; empty where there is no data."""
+        """What differs between seeds, in a sentence; empty where there is no data."""
         return {
             "": "",
-            "drawn": "Each replicate draws its data anew, for all arms the same.",
-            "fixed": "All replicates share one fixed draw of the data, so intervals say nothing "
+            "drawn": "Each seed draws its data anew, for all arms the same.",
+            "fixed": "All seeds share one fixed draw of the data, so intervals say nothing "
             "about other data.",
         }[self.data_draws]
 
     @property
     def until_decided(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of arms to which replicates were added until they were decided."""
+        """Pairs of arms to which seeds were added until they were decided."""
         told = [one.partition(UNTIL_DECIDED)[2] for one in self.history if UNTIL_DECIDED in one]
         pairs = [words.split()[0].rstrip(";").partition(":") for words in told]
         return tuple(dict.fromkeys((one, other) for one, _, other in pairs))
 
     @property
     def rule(self) -> Selection:
-        """The rule that selects one trial of each replicate."""
         return Selection.made_from(self.selection) if self.selection else Best()
 
     @property
@@ -156,19 +150,18 @@ class RunCard:
         return tuple(map(schema.lookup, self.objectives or (self.metric,)))
 
     def arm(self, name: str) -> ArmCard:
-        """The arm of this name."""
         arms = {arm.name: arm for arm in self.arms}
         if name not in arms:
             raise UnknownNameError("arm", name, arms)
         return arms[name]
 
-    def leaders(self, name: str) -> tuple[str, ...]:
+    def sources(self, name: str) -> tuple[str, ...]:
         """The arms that this one rests on, nearest first."""
         chain: list[str] = []
-        while (leader := self.arm([name, *chain][-1]).source) is not None:
-            if leader in chain:
-                raise ConfigError(f"arms follow one another in a line, but {name} in a circle.")
-            chain.append(leader)
+        while (source := self.arm([name, *chain][-1]).source) is not None:
+            if source in chain:
+                raise ConfigError(f"arms['{name}'].source: leads back to an arm before it.")
+            chain.append(source)
         return tuple(chain)
 
     @classmethod
@@ -176,14 +169,14 @@ class RunCard:
         """Describe a run; secrets are masked. Its journal is read for `stopped` if that is None."""
         facts, search, masked = run.card, run.search, redaction.of_process().text
         data, record = search.data, data_record.read(run.folder)
-        stopped = stops(run.folder / "journal.jsonl") if stopped is None else stopped
+        stopped = _stops(run.folder / "journal.jsonl") if stopped is None else stopped
         rule = search.selection.model_dump(mode="json")
         machine = str(facts.get("machine") or "")
         replicates = sorted({len(search.seeds_of(arm)) for arm in search.arms})
         in_words = {
             "data": _data(search, record),
             "net": _nets(search),
-            "replicates": " or ".join(map(str, replicates)),
+            "seeds": " or ".join(map(str, replicates)),
             "started": time.strftime("%d %B %Y, %H:%M UTC", time.gmtime(run.created)).lstrip("0"),
             "machine": machine,
         }
@@ -209,7 +202,7 @@ class RunCard:
             truth={} if data is None else data.truth,
             facts={name: masked(text) for name, text in in_words.items() if text},
             stops=tuple(
-                StopCard(arm, seed, stop.message, stop.is_all)
+                _StopCard(arm, seed, stop.message, stop.is_all)
                 for (arm, seed), stop in sorted(stopped.items())
             ),
             history=tuple(
@@ -227,7 +220,7 @@ class RunCard:
                     seeds=search.seeds_of(arm),
                     source=arm.source,
                     is_adaptive=arm.algorithm.is_adaptive,
-                    is_free=arm.algorithm.is_free,
+                    is_asynchronous=arm.algorithm.is_asynchronous,
                     steps=arm.config.steps,
                     budget_note=masked(arm.budget_note),
                     judged_on=masked(arm.judged_on),
@@ -255,7 +248,7 @@ class RunCard:
                 metric["direction"] = schema.Direction[metric["direction"]]
             found = _ADAPTER.validate_python(tree)
             for arm in found.arms:
-                found.leaders(arm.name)
+                found.sources(arm.name)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(f"this does not describe a search: {error!s:.300}") from None
         schema.declare(*found.metrics)
@@ -265,11 +258,24 @@ class RunCard:
 _ADAPTER = TypeAdapter(RunCard)
 
 
+def _stops(path: Path) -> Stops:
+    """How seeds were stopped; the other lines of the file are not even parsed."""
+    state = RunState()
+    if path.exists():
+        with atomic.inside(path.parent, path).open(encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith('{"kind": "stop"') and line.endswith("\n"):
+                    event = decode(line)
+                    assert event is not None
+                    state.apply(event)
+    return state.stops
+
+
 def _what(search: "Search", own: "Arm") -> str:
     """What an arm is: its method, its algorithm, and how it differs from the first such arm."""
     parts = [_sentence(own.config) or f"The method `{own.config.model_dump()['method']}`."]
     if own.source is not None:
-        parts.append(f"Trained at the hypers that `{own.source}` found.")
+        parts.append(f"Trained at the hyperparameters that `{own.source}` found.")
     if own.trials_per_seed > 1:
         fields = own.algorithm.model_dump(mode="json", exclude_defaults=True)
         # What of Optuna it is is said also where it is the usual one.
@@ -337,7 +343,6 @@ def _range(dimension: "Dimension") -> str:
 
 
 def _nets(search: "Search") -> str:
-    """The nets of the arms, each with the fields that differ from its defaults."""
     found: dict[str, None] = {}
     for config in (getattr(arm.config, "net", None) for arm in search.arms):
         if config is not None:
@@ -364,13 +369,12 @@ def _data(search: "Search", record: Mapping[str, Any] | None) -> str:
 
 
 def _sentence(thing: Any) -> str:
-    """The first paragraph of the docstring of an object's class, where it has one of its own."""
+    """The first paragraph of the docstring of an object's class, if it has one of its own."""
     own = type(thing).__dict__.get("__doc__")
     return "" if own is None else inspect.cleandoc(own).partition("\n\n")[0].replace("\n", " ")
 
 
 def _listed(fields: Mapping[str, Any], but: tuple[str, ...] = ()) -> str:
-    """Fields with their values, but for some: `lr 0.1, momentum 0.9`."""
     return ", ".join(f"{name} {_value(v)}" for name, v in fields.items() if name not in but)
 
 

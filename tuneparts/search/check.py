@@ -16,8 +16,7 @@ from tuneparts.training.learner import Context
 def check(search: Search) -> None:
     """Ask every method whether it can run here, and try what the search brings along.
 
-    Called before the folder of a run is made. Data of one's own is loaded, a net of one's own tried
-    on two examples, a hyper of one's own called once; where trials are packed, one step is made.
+    Your own data is loaded, your nets and hyperparameters are tried once, and packs for one step.
     """
     for arm in search.arms:
         if not search.objectives or not arm.algorithm.is_adaptive:
@@ -61,7 +60,7 @@ def check_data(search: Search, task: Task | None, variants: Mapping[str, Task]) 
             raise ConfigError(
                 f"trials of `{arm.name}` are compared by {search.metric} on validation and test "
                 f"examples, but they differ between {one} and {other}. Vary `data.num_train`, or "
-                "give each variant an arm of its own: `Arm(data={...})`."
+                "give each variant its own arm: `Arm(data={...})`."
             )
 
 

@@ -1,7 +1,6 @@
-"""The code that a search brings along: its file, and the modules beside it that it imports.
+"""The code that a search brings along: its file, and the modules next to it that it imports.
 
-Every run keeps a copy in its folder `code`, so that it can be resumed, reported and served when
-the file has been edited since. Workers import from that copy, or from one that was sent to them.
+Every run keeps a copy in its folder `code`. Workers import from it, or from one sent to them.
 """
 
 import ast
@@ -68,9 +67,8 @@ _INSIDE = threading.local()
 def _importable(folder: Path, *, content: str = "", afresh: bool = False) -> Iterator[None]:
     """Put a folder on the import path; with `afresh` as if nothing had been imported from it.
 
-    Threads that import the same, or modules of different names, go on side by side: folders of the
-    same `content` are as one. Where two folders have a module of the same name, one thread waits
-    for the other; what was imported from a folder that is not in use is forgotten.
+    Threads that import the same `content`, or modules of different names, go on side by side;
+    others wait. What was imported from a folder that is not in use is forgotten.
     """
     folder = folder.resolve()
     content = content or str(folder)
@@ -133,7 +131,6 @@ class Code:
 
     @classmethod
     def of(cls, folder: Path) -> "Code":
-        """Read the code that a run keeps."""
         if not folder.is_dir():
             return cls()
         for path in (folder, *folder.rglob("*")):
@@ -198,7 +195,7 @@ def keep(search: "Search", folder: Path) -> Code:
 
 
 def add(parts: Iterable["BaseModel"], folder: Path) -> None:
-    """Copy what new arms of a search bring along into the folder of a run, beside what is there."""
+    """Copy what new arms of a search bring along into the folder of a run."""
     for source in dict.fromkeys(path for part in parts for path in _sources(part)):
         for file in _files(source):
             goal = folder / file.relative_to(source.parent)
@@ -221,7 +218,7 @@ def copy(paths: Iterable[Path], folder: Path) -> None:
 
 
 def neighbours(path: Path) -> list[Path]:
-    """Files and folders beside a search file that it imports, by its text; nothing is run."""
+    """Files and folders next to a search file that it imports, by its text; nothing is run."""
     found: dict[str, Path] = {}
     unread = [file for file in _files(path) if file.suffix == ".py"]
     while unread:
@@ -243,7 +240,6 @@ def neighbours(path: Path) -> list[Path]:
 
 
 def _sources(part: "BaseModel") -> list[Path]:
-    """The files and packages that are named by import path, but for those found where we are."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     homes = [Path(sysconfig.get_path(name)).resolve() for name in names]
     beside = Path(tuneparts.__file__).resolve().parent.parent

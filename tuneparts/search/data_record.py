@@ -21,8 +21,7 @@ def keep(
 ) -> None:
     """Write the record of a run's data, or compare the data with the record that is there.
 
-    Where replicates have data of their own, `draws` has the data and its variants by seed. A run
-    that has grown may have draws that its record does not know, which are added.
+    `draws` has the data and its variants by seed, where it is drawn; a grown run may add draws.
     """
     now = _facts(task, variants)
     if draws:
@@ -65,7 +64,7 @@ def _facts(task: Task, variants: Mapping[str, Task] | None = None) -> dict[str, 
         **{f"num_{part}": len(getattr(task, part)) for part in ("train", "val", "test")},
         "digest": digest(task),
     }
-    if task.corrupted is not None:  # what can be told without reading gigabytes
+    if task.corrupted is not None:  # what is known without reading gigabytes
         labels = task.corrupted.labels
         digits = hashlib.sha256(labels.tobytes()).hexdigest()[:12]
         kinds = list(task.corrupted.kinds)

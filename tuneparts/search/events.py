@@ -37,10 +37,7 @@ class TrialId:
 
 @dataclass(frozen=True)
 class TrialStarted:
-    """A trial got its config and waits for a worker.
-
-    Repeated with a new config when the population perturbs it.
-    """
+    """A trial got its config, for the first time or a new one, and waits for a worker."""
 
     trial: TrialId
     config: Mapping[str, Any]
@@ -125,14 +122,14 @@ class TrialVoided:
 
 @dataclass(frozen=True)
 class ReplicateStopped:
-    """A replicate runs nothing more, by a limit of the search or on request."""
+    """A seed of an arm runs nothing more, by a limit of the search or on request."""
 
     trial: TrialId
     """Of its trials this one and all later ones do not count; perhaps none was that far."""
     time: float
     message: str
     is_all: bool = False
-    """Whether the whole search was stopped, and with it the replicates that had not begun."""
+    """Whether the whole search was stopped, and with it what had not begun."""
 
 
 TrialEvent: TypeAlias = (
@@ -147,7 +144,7 @@ TrialEvent: TypeAlias = (
 )
 Event: TypeAlias = TrialEvent | ReplicateStopped
 Stops: TypeAlias = dict[tuple[str, int], ReplicateStopped]
-"""Arm and seed of a replicate -> how it was stopped."""
+"""Arm and seed -> how it was stopped."""
 
 
 class Observer(Protocol):
@@ -155,7 +152,6 @@ class Observer(Protocol):
 
     def on_event(self, event: Event) -> None:
         """Take one event; must return at once."""
-        ...
 
 
 _KINDS: dict[str, type[Any]] = {

@@ -1,7 +1,6 @@
 """Runs that are changed: more trials, seeds and arms, and a second try for trials that failed.
 
-An extension adds and never changes, so the table is that of one search of the final size. Whether
-more trials leave the first ones alone is up to the algorithm (`Algorithm.keeps_first_trials`).
+An extension adds and never changes, so the table is that of one search of the final size.
 """
 
 import shutil
@@ -23,7 +22,7 @@ from tuneparts.search.plan import Plan
 from tuneparts.search.spec import Search
 from tuneparts.search.storage import Folder
 
-_SAME = ("config", "space", "source", "resources", "fresh_seed", "adopts")
+_SAME = ("config", "space", "source", "resources", "fresh_seed")
 """What an arm that is named again must share with the one that the run has."""
 
 
@@ -35,13 +34,11 @@ def extended(
     arms: Sequence[Arm] = (),
     only: Sequence[str] = (),
 ) -> tuple[Search, tuple[str, ...]]:
-    """Add to a search; what would change trials that it has is refused.
+    """Add to a search; returns it, and a sentence for each thing that is new.
 
-    `trials` is how many trials each searching arm has in all, or those of some arms by name.
-    `seeds` are replicates that every arm gets besides those it has, or the arms in `only` with
-    those they follow. An arm that the search has already is not added again.
-
-    Returns the search that has grown, and a sentence for each thing that is new.
+    `trials` is how many trials each searching arm has in all, or those of some arms by name. Every
+    arm gets `seeds`, or the arms in `only` with their source arms. What would change trials that
+    the search has is refused.
     """
     before = {arm.name: arm for arm in search.arms}
     for arm in arms:
@@ -53,7 +50,7 @@ def extended(
         if name not in every:
             raise UnknownNameError("arm", name, every)
     growing = set(only)
-    for arm in reversed(search.arms):  # an arm follows only arms that stand before it
+    for arm in reversed(search.arms):  # a source arm stands before those that take from it
         growing |= {arm.source} if arm.name in growing and arm.source else set()
     grown = []
     for name, arm in every.items():
@@ -88,7 +85,7 @@ def check_journal(search: Search, journal: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Retry:
+class _Retry:
     """What became of the failed trials of a run."""
 
     retried: tuple[TrialId, ...]
@@ -97,21 +94,33 @@ class Retry:
     """The search has already gone on from their failure, so they stay as they are."""
 
 
-def retry_failed(search: Search, journal: Path, storage: str) -> Retry:
+def retry_failed(search: Search, journal: Path, storage: str) -> _Retry:
     """Void the ends of failed trials, so that they run again; the caller holds the run's lock."""
     with closing(Journal(journal)) as opened:
         plan = Plan(search, opened)
         ends = {trial: record.end for trial, record in opened.trials.items()}
         failed = [t for t, end in ends.items() if end is not None and end.outcome == "failed"]
-        retried = tuple(trial for trial in failed if not plan.has_used(trial))
+        retried = tuple(trial for trial in failed if not _has_used(plan, trial))
         for trial in retried:
             CheckpointStore(Folder(storage)).remove(trial, only_hangs=True)
             opened.append(TrialRetried(trial, time.time()))
-    return Retry(retried, tuple(trial for trial in failed if trial not in retried))
+    return _Retry(retried, tuple(trial for trial in failed if trial not in retried))
+
+
+def _has_used(plan: Plan, trial: TrialId) -> bool:
+    """Whether an adaptive algorithm, or an arm with this source, has gone on from a trial's end."""
+    replicate = plan.replicates[trial.arm, trial.seed]
+    if replicate.arm.algorithm.is_adaptive and trial in replicate.used:
+        return True
+    return any(
+        record.rows
+        for arm in plan.search.arms
+        if arm.source == trial.arm
+        for record in plan.journal.state.replicate(arm.name, trial.seed).values()
+    )
 
 
 def _resized(arm: Arm, trials: int | Mapping[str, int] | None, *, is_new: bool) -> Algorithm:
-    """The algorithm of an arm with as many trials as it shall have."""
     own = arm.algorithm
     count = trials.get(arm.name) if isinstance(trials, Mapping) else trials
     if count is None:
@@ -142,7 +151,7 @@ def _news(before: Mapping[str, Arm], grown: Search, added: Sequence[int]) -> lis
         if own is not None and own.seeds != arm.seeds:
             had = grown.seeds if own.seeds is None else own.seeds
             more = [str(seed) for seed in arm.seeds or () if seed not in had]
-            news.append(f"{arm.name} has more seeds of its own: {', '.join(more)}")
+            news.append(f"{arm.name} has more seeds: {', '.join(more)}")
     if added:
         words = ", ".join(map(str, added))
         news.append(f"seeds {words} are new" if len(added) > 1 else f"seed {words} is new")

@@ -1,7 +1,6 @@
 """The journal of a run as data frames: one row per trial, one row per step, what trials drew.
 
-Tables, figures and verdicts are made from these frames. The journal has every number of the run,
-so they do not depend on MLflow: it may be away, or have got only a part so far.
+Tables, figures and verdicts are made from these frames, and need no MLflow.
 """
 
 import math
@@ -28,7 +27,7 @@ STEP_COLUMNS = ["trial", "arm", "seed", "index", "metric", "step", "time", "valu
 QUEUED = "queued"
 """Outcome of a trial that waits for its first worker."""
 NOT_STARTED = "not started"
-"""Outcome of a trial that no worker had taken up when its replicate was stopped."""
+"""Outcome of a trial that no worker had taken up when its seed was stopped."""
 RUNNING = "running"
 """Outcome of a trial that has begun and not ended; the others are those of `journal.Outcome`."""
 
@@ -36,10 +35,9 @@ RUNNING = "running"
 def trials(source: _Source, run_ids: Mapping[TrialId, str] | None = None) -> pd.DataFrame:
     """One row per trial, sorted by arm, seed and index.
 
-    Besides `TRIAL_COLUMNS` there is a column `param.<path>` for each value of the config, and a
-    column for each metric, under its schema name, with the value at the last step that has it.
-    `run_ids` has the MLflow run of each trial. Secrets in configs are masked: frames are written to
-    files that people share.
+    After `TRIAL_COLUMNS` there are columns `param.<path>` for each value of the config, and one for
+    each metric, with the value at the last step that has it. `run_ids` has the MLflow run of each
+    trial. Secrets in configs are masked.
     """
     redactor, state, rows = redaction.of_process(), _state(source), []
     for trial, record in sorted(state.trials.items()):
@@ -68,8 +66,7 @@ def trials(source: _Source, run_ids: Mapping[TrialId, str] | None = None) -> pd.
 def steps(source: _Source, metrics: Iterable[str] | None = None) -> pd.DataFrame:
     """One row per trial, metric and step, sorted by them; of all metrics if none are named.
 
-    A number of the config that changed during the trial, as populations do it, is a metric too:
-    `config/optimiser.lr`, with the value under which each step was made.
+    A number of the config that changed during the trial is a metric too: `config/optimiser.lr`.
     """
     wanted = None if metrics is None else set(metrics)
     rows = [
@@ -87,9 +84,8 @@ def steps(source: _Source, metrics: Iterable[str] | None = None) -> pd.DataFrame
 def schedules(source: _Source) -> pd.DataFrame:
     """The values under which the weights of each trial were trained, where they changed.
 
-    A trial that copied another's state was trained under the other's values before that. One row
-    per trial, stretch of steps and value; `steps` is where the stretch begins, and `trained_as`
-    the trial that its weights belonged to then.
+    One row per trial, stretch of steps and value; `steps` is where the stretch begins, and
+    `trained_as` the trial that its weights belonged to then.
     """
     found = dict(sorted(_state(source).trials.items()))
     redactor = redaction.of_process()
@@ -112,9 +108,8 @@ def schedules(source: _Source) -> pd.DataFrame:
 def drawn(search: "Search", source: _Source) -> pd.DataFrame:
     """One row per trial and thing that was decided when its values were drawn.
 
-    A dimension that exists only under an option, `optimiser[sgd].momentum`, has no row in trials of
-    other options. `place` is that of the field in the space. A choice is shown by the name of the
-    option. Of a population, what a member has now is shown. Secrets are masked.
+    `place` is that of the field in the space. A dimension of an option has no row in other trials.
+    Of a population, what a member has now is shown. Secrets are masked.
     """
     redactor = redaction.of_process()
     rows: list[tuple[Any, ...]] = []
@@ -146,7 +141,6 @@ def _lineage(
 
 
 def _changed_paths(record: TrialRecord) -> list[str]:
-    """The paths of a config whose values were not always the same."""
     if len(record.starts) < 2:
         return []
     configs = [flat(config) for config in record.configs]
@@ -154,7 +148,6 @@ def _changed_paths(record: TrialRecord) -> list[str]:
 
 
 def _changed_numbers(record: TrialRecord, step: int) -> dict[str, float]:
-    """The changed numbers of the config under which a step was made, as metrics."""
     paths = _changed_paths(record)
     begun = [steps for steps in record.starts if steps < step]
     leaves = flat(record.starts[max(begun)].config) if paths and begun else {}

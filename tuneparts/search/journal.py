@@ -1,9 +1,7 @@
 """What happened in a search, in order, on disk before anyone else knows of it.
 
-The driver appends one line per event. Everything else can be rebuilt from the file: after a crash
-the plan is replayed against it, and what the MLflow server missed is sent again from it. Appending
-the same row twice changes nothing. The first line says in which version of the format the others
-are written.
+One line per event; all else can be rebuilt from the file. Appending the same row twice changes
+nothing. The first line has the version of the format.
 """
 
 import json
@@ -14,7 +12,7 @@ from typing import NoReturn
 
 from tuneparts.core import atomic
 from tuneparts.core.errors import StorageError
-from tuneparts.search.events import VERSION, Event, Stops, TrialId, _encode, decode, read
+from tuneparts.search.events import VERSION, Event, TrialId, _encode, read
 from tuneparts.search.state import RunState, TrialRecord
 
 _SECONDS_BETWEEN_SYNCS = 1.0
@@ -22,20 +20,7 @@ _SECONDS_BETWEEN_SYNCS = 1.0
 
 
 class Journal:
-    """An append-only file of events, and the state that they add up to.
-
-    Example:
-        >>> import tempfile
-        >>> from tuneparts.search.events import Row
-        >>> journal = Journal(Path(tempfile.mkdtemp()) / "journal.jsonl")
-        >>> trial = TrialId("none", 0, 0)
-        >>> journal.append(Row(trial, 100, {"val/nll": 0.5}, time=0.0))
-        True
-        >>> journal.append(Row(trial, 100, {"val/nll": 0.5}, time=9.0))  # known already
-        False
-        >>> journal.trials[trial].last.step
-        100
-    """
+    """An append-only file of events, and the state that they add up to."""
 
     def __init__(self, path: Path) -> None:
         self.path = atomic.inside(path.parent, path)
@@ -62,9 +47,8 @@ class Journal:
     def append(self, event: Event) -> bool:
         """Write an event unless the journal has it already; returns whether it was written.
 
-        It then survives the death of this process, and after a second at most, or after `sync`,
-        that of the machine. Where the disk does not take the line, the journal is closed for good;
-        a new one made from the file lacks this event.
+        It then survives the death of this process, and after a second at most, or `sync`, that of
+        the machine. Where the disk does not take the line, the journal is closed for good.
         """
         if not self._apply(event):
             return False
@@ -76,8 +60,7 @@ class Journal:
     def sync(self) -> None:
         """Wait until all events are on the disk, where a power cut does not take them.
 
-        Called before what cannot be undone should they be lost: a round that builds on them is
-        started, or checkpoints that could report them again are removed.
+        Called before what cannot be undone: a next round starts, or checkpoints are removed.
         """
         if self.is_synced:
             return
@@ -128,16 +111,3 @@ class Journal:
 def records(path: Path) -> dict[TrialId, TrialRecord]:
     """What a journal file knows of each trial; the file is left as it is."""
     return RunState.read(path).trials
-
-
-def stops(path: Path) -> Stops:
-    """How replicates were stopped; the other lines of the file are not even parsed."""
-    state = RunState()
-    if path.exists():
-        with atomic.inside(path.parent, path).open(encoding="utf-8") as lines:
-            for line in lines:
-                if line.startswith('{"kind": "stop"') and line.endswith("\n"):
-                    event = decode(line)
-                    assert event is not None
-                    state.apply(event)
-    return state.stops

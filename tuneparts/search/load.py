@@ -1,6 +1,7 @@
 """From a search file's name to a resolved, validated `Search`."""
 
 import ast
+import difflib
 import importlib.machinery
 import importlib.util
 import inspect
@@ -9,12 +10,12 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 import tuneparts
 from tuneparts.core.config import parse, sentence
@@ -26,13 +27,11 @@ if TYPE_CHECKING:  # a listing can do without
 
 _SCALES = ("smoke", "cpu", "paper")
 _PARTS = {"algorithm", "resources", "at_once", "max_failures", "packed"}
-"""Parts of an arm, beside its config, that can be changed on the command line."""
-_WHOLE = ("stop", "runtime")
-"""Parts of a search that can be changed for all arms at once."""
+"""Parts of an arm, besides its config, that can be changed on the command line."""
 
 
 def folders() -> list[Path]:
-    """List the folders with search files: `searches` here, then beside or inside the package."""
+    """List the folders with search files: `searches` here, next to or inside the package."""
     package = Path(tuneparts.__file__).parent
     places = [Path("searches"), package.parent / "searches", package / "_searches"]
     return [place for place in places if place.is_dir()]
@@ -52,7 +51,7 @@ def find(name: str) -> Path:
     """Find the file of a search by its name or path."""
     if name.endswith(".py"):
         if not Path(name).is_file():
-            raise ConfigError(f"{name}: there is none; a path must lead to a search file.")
+            raise ConfigError(f"{name}: no such file. Give the path of a search file.")
         return Path(name)
     known = available()
     if name not in known:
@@ -78,16 +77,11 @@ def load(
 ) -> Any:
     """Load a search file by its name or path, and apply what was changed on the command line.
 
-    Modules and packages that lie beside the file can be imported while it is loaded. A file that
-    defines `check(search)` is asked last, and raises a ConfigError for a change that would not ask
-    its question any more. `trials` are those of each searching arm, `seeds` those of every arm, and
-    `arms` bring along those that they follow. A change reads `ARM.FIELD=VALUE`, with `data`, `stop`
-    or `runtime` in place of the arm; or `NAME=VALUE` for a keyword of `search(scale, *, name=...)`.
-
-    Example:
-        >>> search = load("rotated_digits", scale="smoke", changes=["none.optimiser.lr=0.5"])
-        >>> search.arm("none").config.optimiser.lr
-        0.5
+    Modules next to the file can be imported. A file that defines `check(search)` is asked last, and
+    raises a ConfigError for a change that would not ask its question any more. `arms` bring along
+    their source arms. A change reads `ARM.FIELD=VALUE`; or `FIELD=VALUE` for a field of the search,
+    which also changes the arms that take it over, or for a keyword of `search(scale, *,
+    FIELD=...)`.
     """
     path = check(name, scale=scale, trials=trials, changes=(changes := list(changes)))
     from tuneparts.search import spec
@@ -96,8 +90,13 @@ def load(
     with code._importable(path.resolve().parent, afresh=True):
         with _by_line(path):
             module = _module(path)
-        keywords = _keywords(module.search, changes)
-        named = spec.of_file.set((_name_of(path), question(path), Scale(scale)))
+        taken = inspect.signature(module.search).parameters.values()
+        known = [one.name for one in taken if one.kind is inspect.Parameter.KEYWORD_ONLY]
+        pairs = (change.partition("=")[::2] for change in changes)
+        keywords = {name: _value(text) for name, text in pairs if name in known}
+        stem = re.sub(r"[^a-z0-9_]+", "_", path.stem.lower())
+        own_name = stem if stem[:1].isalpha() else f"search_{stem}"
+        named = spec.of_file.set((own_name, question(path), Scale(scale)))
         try:
             with _by_line(path):
                 search = module.search(Scale(scale), **keywords)
@@ -120,10 +119,9 @@ def check(
     if scale not in _SCALES:
         raise UnknownNameError("scale", scale, _SCALES)
     if trials is not None and trials < 1:
-        raise ConfigError(f"an arm that searches runs at least one trial, but got `{trials}`.")
+        raise ConfigError(f"`trials` = {trials}: an arm that searches runs at least one trial.")
     for change in changes:
-        if not change.partition("=")[0].isidentifier():  # else a keyword of the file, perhaps
-            parse_change(change)
+        parse_change(change)
     with _by_line(path):
         ast.parse(path.read_bytes(), filename=str(path))
     return path
@@ -141,39 +139,21 @@ def _by_line(path: Path) -> Iterator[None]:
         where, folder = _shown(path), path.resolve().parent
         for frame in traceback.extract_tb(error.__traceback__):
             parts = Path(frame.filename).parts[len(folder.parts) :]
-            # An environment below the same folder is not beside the search file.
-            is_beside = not {"site-packages", "tuneparts"} & set(parts)
-            if is_beside and Path(frame.filename).is_relative_to(folder):
+            # An environment below the same folder is no part of the search.
+            is_ours = not {"site-packages", "tuneparts"} & set(parts)
+            if is_ours and Path(frame.filename).is_relative_to(folder):
                 where = f"{_shown(Path(frame.filename))} line {frame.lineno}"
         what = sentence(error) if isinstance(error, ValidationError) else str(error)
         if not isinstance(error, ValidationError | TunepartsError):
             what = f"{type(error).__name__}: {error}".removesuffix(": ")
         if isinstance(error, NameError) and error.name in tuneparts.__all__:
-            what += f". Add `from tuneparts import {error.name}`."
+            what += f". Write `tp.{error.name}`, after `import tuneparts as tp`."
         raise ConfigError(f"{where}: {what}") from error
 
 
-def _name_of(path: Path) -> str:
-    """The name of a search in a file that does not say one."""
-    name = re.sub(r"[^a-z0-9_]+", "_", path.stem.lower())
-    return name if name[:1].isalpha() else f"search_{name}"
-
-
 def _shown(file: Path) -> str:
-    """A path as short as it can be typed here."""
     absolute = file.absolute()
     return str(absolute.relative_to(Path.cwd()) if absolute.is_relative_to(Path.cwd()) else file)
-
-
-def _keywords(function: Callable[..., Any], changes: Sequence[str]) -> dict[str, Any]:
-    """What changes without a dot say for the keywords of a search file's function."""
-    taken = inspect.signature(function).parameters.values()
-    known = [one.name for one in taken if one.kind is inspect.Parameter.KEYWORD_ONLY]
-    pairs = (change.partition("=")[::2] for change in changes if known and "=" in change)
-    found = {name: _value(text) for name, text in pairs if "." not in name}
-    for name in found.keys() - set(known):
-        raise UnknownNameError("keyword of the search", name, known)
-    return found
 
 
 def _changed(
@@ -184,14 +164,13 @@ def _changed(
     arms: Sequence[str] | None,
     changes: Sequence[str],
 ) -> "Search":
-    """A search with what was changed on the command line."""
     tree = search.model_dump(mode="json")
     if arms is not None:
         sources, names = {arm.name: arm.source for arm in search.arms}, list(arms)
         for name in names:
             if name not in sources:
                 raise UnknownNameError("arm", name, sources)
-            names += filter(None, [sources[name]])  # and the arms that they take over from
+            names += filter(None, [sources[name]])
         tree["arms"] = [arm for arm in tree["arms"] if arm["name"] in names]
         if not set(tree["compare"]) <= set(names):  # the contrast of an arm that was left out
             del tree["compare"], tree["answer"]
@@ -211,28 +190,89 @@ def _changed(
 
 def _apply(tree: dict[str, Any], owner: str, path: str, value: Any) -> None:
     arms = {arm["name"]: arm for arm in tree["arms"]}
-    owners = {name: arm["config"] for name, arm in arms.items()}
-    if tree["data"] is not None:
-        owners.setdefault("data", tree["data"])
-    if owner in _WHOLE and owner not in arms:
-        owners[owner] = tree[owner] = tree.get(owner) or {}
-    if owner not in owners:
-        raise UnknownNameError("arm", owner, [*owners, *_WHOLE])
-    node, (*parents, leaf) = owners[owner], path.split(".")
-    head = path.partition(".")[0]
-    if owner in arms and head in _PARTS and head not in node:
-        node = arms[owner]
+    if owner not in arms:
+        _share(tree, f"{owner}.{path}".removeprefix("search.").strip("."), value)
+        return
+    if not path:
+        raise ConfigError(f"`{owner}`: is an arm, and a change of it reads `ARM.FIELD=VALUE`.")
+    arm, head = arms[owner], path.partition(".")[0]
+    from tuneparts.methods import catalog
+
+    fields = catalog.config_class(arm["config"]["method"]).model_fields
+    if head not in fields.keys() | _PARTS:
+        from tuneparts.search.arm import paths_of
+
+        _refuse(path, f"no field of `{owner}`", [*paths_of(arm["config"]), *_PARTS])
+    if path == "steps":
+        _forget_interval(arm["config"])
+        arm["budget_note"] = arm["budget_note"] or f"steps set to {value} on the command line"
+    _put(arm if head in _PARTS and head not in arm["config"] else arm["config"], path, value)
+
+
+def _share(tree: dict[str, Any], path: str, value: Any) -> None:
+    """Change a field of the search, and of the arms that have the same, or the default, there."""
+    from tuneparts.search.arm import paths_of
+    from tuneparts.search.spec import _SHARED, Search
+
+    field = path.partition(".")[0]
+    if field not in Search.model_fields or field == "arms":
+        own = {name: value for arm in tree["arms"] for name, value in arm["config"].items()}
+        paths = paths_of({name: own[name] for name in _SHARED if name in own})
+        arms = [arm["name"] for arm in tree["arms"]]
+        known = [*arms, *Search.model_fields, "stop.hours", "stop.target", *paths]
+        _refuse(path, "neither an arm nor a field of the search", known)
+    if field in _SHARED:
+        taking = []
+        for config in (arm["config"] for arm in tree["arms"]):
+            usual = tree.get(field)
+            usual = _default(config, field) if usual is None else usual
+            taking += [config] if config.get(field, usual) == usual else []
+        if not taking:
+            raise ConfigError(f"`{path}`: every arm has its own. Change it as `ARM.{path}=VALUE`.")
+        for config in taking:
+            if field == "steps" and tree.get("interval") is None:
+                _forget_interval(config)
+            tree[field] = config.pop(field, tree.get(field))  # so that it takes over the search's
+    _put(tree, path, value)
+
+
+def _refuse(path: str, what: str, known: Sequence[str]) -> NoReturn:
+    """Raise for a change of what is not there, with what is most like it."""
+    head, dot, rest = path.partition(".")
+    ends = {one.rpartition(".")[2]: one for one in reversed(known)}
+    near = difflib.get_close_matches(head, ends, n=1)
+    hint = f" Did you mean `{ends[near[0]]}{dot}{rest}`?" if near else ""
+    plain = ", ".join(one for one in known if "." not in one)
+    raise ConfigError(f"`{path}`: {what}.{hint} Known: {plain}.")
+
+
+def _default(config: dict[str, Any], field: str) -> Any:
+    """What a field is where neither the method nor the search sets it, as JSON has it."""
+    if field == "interval":
+        return max(1, config["steps"] // 10) if "steps" in config else None
+    from tuneparts.methods import catalog
+
+    fields = catalog.config_class(config["method"]).model_fields
+    default = fields[field].get_default(call_default_factory=True) if field in fields else None
+    return default.model_dump(mode="json") if isinstance(default, BaseModel) else default
+
+
+def _forget_interval(config: dict[str, Any]) -> None:
+    """Let the interval be a tenth of the steps again, if it is."""
+    if config.get("interval") == _default(config, "interval") is not None:
+        del config["interval"]
+
+
+def _put(node: dict[str, Any], path: str, value: Any) -> None:
+    *parents, leaf = path.split(".")
     for parent in parents:
         if not isinstance(node.get(parent), dict):
             node[parent] = {}
         node = node[parent]
     node[leaf] = value
-    if path == "steps" and owner in arms and not arms[owner]["budget_note"]:
-        arms[owner]["budget_note"] = f"steps set to {value} on the command line"
 
 
 def _module(path: Path) -> Any:
-    """Import a search file anew under its own name, or another where it would hide a module."""
     name = path.stem
     file = getattr(sys.modules.get(name), "__file__", None)
     if file is None or Path(file).resolve() != path.resolve():
@@ -273,18 +313,17 @@ def question(path: Path) -> str:
 def parse_change(text: str) -> tuple[str, str, Any]:
     """Read what `--set` takes, `OWNER.FIELD=VALUE`, as owner, dotted path and value.
 
-    The owner is an arm, or the method that `fit` trains; or `data`, `stop` or `runtime`.
+    The owner is an arm, a field of the search, or the method that `fit` trains.
     """
     target, equals, value = text.partition("=")
-    owner, dot, path = target.partition(".")
-    if not equals or not dot or not owner or not path:
-        words = "`ARM.FIELD=VALUE`, or `data`, `stop` or `runtime` in place of the arm"
+    if not equals or not all(target.split(".")):
+        words = "`ARM.FIELD=VALUE`, or `FIELD=VALUE` for a field of the search"
         raise ConfigError(f"`{text}`: a change reads {words}.")
+    owner, _, path = target.partition(".")
     return owner, path, _value(value)
 
 
 def _value(text: str) -> Any:
-    """A value typed on the command line: JSON where it can be, text where not."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

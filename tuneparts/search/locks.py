@@ -1,7 +1,6 @@
 """The lock of a run's folder: one driver at a time.
 
-`filelock` holds it by `flock`, which the kernel frees when the driver dies. Where a network file
-system refuses `flock`, the lock is a file that one process alone can create (`SoftFileLock`).
+`filelock` holds it by `flock`, or where a file system refuses that by a file (`SoftFileLock`).
 """
 
 import errno
@@ -22,18 +21,25 @@ _NO_FLOCK = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run's folder, so that only one driver works in it.
+    """Hold the lock of a run's folder; a thread that holds it may enter it again.
 
-    A thread that holds it may enter it again: a caller that prepares something in the folder takes
-    the lock first and then calls `executors.execute`. The lock of a process that died is free; only
-    without `flock`, and if it ran on another machine, its file has to be deleted by hand.
+    The lock of a process that died is free; only without `flock`, and if it ran on another machine,
+    has its file to be deleted by hand.
     """
     folder.mkdir(parents=True, exist_ok=True)
     file = atomic.inside(folder, folder / "lock")
     try:
         acquired = _acquire(file)
     except Timeout as busy:
-        raise _busy(file, Path(busy.lock_file)) from None
+        # Who holds it, as the file says; one that was just taken may be empty yet.
+        who = file.read_text("utf-8", "replace")[:200] or "another process"
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(file.stat().st_mtime))
+        marker = Path(busy.lock_file)
+        dead = "" if marker == file else f" If that process is dead, delete {marker}."
+        raise BusyError(
+            f"one driver at a time runs a search, but {who} is running {file.parent} since "
+            f"{since}. Wait for it, or end it.{dead}"
+        ) from None
     with acquired as held:
         if held.lock_counter == 1:  # written in place, since the file is locked and not its name
             file.write_text(f"process {os.getpid()} on {platform.node()}", "utf-8")
@@ -48,14 +54,3 @@ def _acquire(file: Path) -> AcquireReturnProxy[FileLock]:
             raise
         marker = file.with_name("lock.holder")
         return SoftFileLock(marker, blocking=False, is_singleton=True).acquire()
-
-
-def _busy(file: Path, marker: Path) -> BusyError:
-    """Who holds a lock, as its file says; one that was just taken may be empty yet."""
-    who = file.read_text("utf-8", "replace")[:200] or "another process"
-    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(file.stat().st_mtime))
-    dead = "" if marker == file else f" If that process is dead, delete {marker}."
-    return BusyError(
-        f"one driver at a time runs a search, but {who} is running {file.parent} since {since}. "
-        f"Wait for it, or end it.{dead}"
-    )

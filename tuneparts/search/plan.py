@@ -1,41 +1,21 @@
 """Decides which segments of a search may run now, given what has happened so far.
 
-A replicate is one seed of one arm, and its algorithm is a generator of batches of segments. The
-plan queues the segments of a batch, collects how they ended, and asks the algorithm for the next
-batch once what it waits for has ended. What the journal already holds is not run again, so a plan
-made from a journal continues where the driver died.
+A replicate is one seed of one arm, and its algorithm is a generator of batches of segments. What
+the journal already holds is not run again: a plan made from it continues where the driver died.
 """
 
-import dataclasses
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from tuneparts.core.errors import ConfigError
 from tuneparts.core.schema import selection_metric
-from tuneparts.search import stopping
-from tuneparts.search.algorithms.base import Proposals, whole_trial
-from tuneparts.search.arm import at
-from tuneparts.search.events import (
-    Event,
-    Observer,
-    Outcome,
-    ReplicateStopped,
-    ResultTold,
-    Row,
-    TrialEnded,
-    TrialId,
-    TrialRunning,
-    TrialStarted,
-    TrialVoided,
-    _RoundFailed,
-)
+from tuneparts.search import _source, events, stopping
+from tuneparts.search.cleaning import States
+from tuneparts.search.events import Event, Observer, Row, TrialEnded, TrialId, TrialVoided
 from tuneparts.search.journal import Journal
 from tuneparts.search.queue import _Queue
-from tuneparts.search.replicate import Replicate, States
+from tuneparts.search.replicate import Replicate
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.spec import Search
 
@@ -46,22 +26,8 @@ SEE_LOG = "; what it said last is in the trial's log."
 class Plan:
     """The segments of a search in the order in which they should run, and how they ended.
 
-    An executor takes segments with `next`, calls `started` when a worker has one, runs them
-    anywhere and in any order, and calls `report` and `complete` with what came of them. Every event
-    is in the journal before observers get it.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from tuneparts.search import load
-        >>> search = load.load("rotated_digits", scale="smoke", arms=["none"], seeds=[0])
-        >>> plan = Plan(search, Journal(Path(tempfile.mkdtemp()) / "journal.jsonl"))
-        >>> segment = plan.next()
-        >>> plan.started(segment)
-        >>> plan.report(segment, [{"val/nll": 1.5, "cost/steps": segment.until}])
-        >>> plan.complete(segment, finished=True)
-        >>> plan.done
-        True
+    An executor takes segments with `next`, calls `started` when a worker has one, and `report` and
+    `complete` with what came of them. Every event is in the journal before observers get it.
     """
 
     def __init__(
@@ -84,7 +50,7 @@ class Plan:
         self.queue = _Queue(search)
         self._losses: Counter[TrialId] = Counter()
         """Workers that a trial lost since its last new row."""
-        self._replicates = {
+        self.replicates = {
             (arm.name, seed): Replicate(
                 arm, seed, States(*search.all_objectives, selection=search.selection)
             )
@@ -92,25 +58,24 @@ class Plan:
             for seed in search.seeds_of(arm)
         }
         self._limits = stopping._Limits(search.stop, self._metric, journal.state)
-        for key, replicate in self._replicates.items():
+        for key, replicate in self.replicates.items():
             replicate.repeat(journal.state.told.get(key, ()))
         for event in journal.events:
             for observer in observers:
                 observer.on_event(event)
-        for replicate in self._replicates.values():
+        for replicate in self.replicates.values():
             self._repeat_stop(replicate)
         self._start_replicates()
         whole = next((stop for stop in journal.stops.values() if stop.is_all), None)
-        if whole is not None:  # a crash may have come before all replicates were stopped
+        if whole is not None:  # a crash may have come before all were stopped
             self.stop(whole.message)
         self.look()
-        for replicate in self._replicates.values():
+        for replicate in self.replicates.values():
             self._release_states(replicate)
 
     @property
     def done(self) -> bool:
-        """Whether every replicate has ended."""
-        return all(replicate.done for replicate in self._replicates.values())
+        return all(replicate.done for replicate in self.replicates.values())
 
     def next(self, arms: Container[str] | None = None) -> Segment | None:
         """Take the next segment to run, of these arms only if given; None if none can run now."""
@@ -123,7 +88,7 @@ class Plan:
     def started(self, segment: Segment) -> None:
         """Record that a worker has taken up a segment; only the first time of a trial is news."""
         if not self.is_over(segment):
-            self._record(TrialRunning(segment.trial, time.time()))
+            self._record(events.TrialRunning(segment.trial, time.time()))
 
     def report(self, segment: Segment, rows: Iterable[Mapping[str, float]]) -> None:
         """Record the metrics of intervals of a running segment; rows already known are ignored.
@@ -146,8 +111,8 @@ class Plan:
     def complete(self, segment: Segment, *, finished: bool, failure: str | None = None) -> None:
         """Record that a segment has ended, and queue what may run now.
 
-        One that ends without a finite score has failed, whatever its worker says. `finished` says
-        that its trial has spent its whole budget, `failure` why the trial cannot go on.
+        `finished` says that its trial has spent its budget, `failure` why it cannot go on; without
+        a finite score it has failed in any case.
         """
         if self.is_over(segment):
             return
@@ -158,7 +123,7 @@ class Plan:
             self._end(segment.trial, "finished")
         self.queue.end(segment)
         self._collect_result(segment)
-        replicate = self._replicates[segment.trial.arm, segment.trial.seed]
+        replicate = self.replicates[segment.trial.arm, segment.trial.seed]
         self.look()
         self._ask_algorithm(replicate)
         self._start_replicates()
@@ -167,9 +132,8 @@ class Plan:
     def lost(self, segment: Segment, what: str = WORKER_DIED, why: str = SEE_LOG) -> bool:
         """Record that a segment ended through no fault of its trial, and queue it again.
 
-        If that happened more often than the `max_failures` of its arm allows, without a new row in
-        between, the trial has failed, with the message `{what} 4 times{why}`. Returns whether the
-        segment is queued again.
+        Once the `max_failures` of its arm are exceeded without a new row in between, the trial has
+        failed, with the message `{what} 4 times{why}`. Returns whether the segment is queued again.
         """
         if self.is_over(segment):
             return False
@@ -193,8 +157,7 @@ class Plan:
             (self._folder / stopping.REQUEST).unlink(missing_ok=True)  # dealt with
 
     def stop(self, message: str) -> None:
-        """Stop all that has not ended."""
-        for (arm, seed), replicate in self._replicates.items():
+        for (arm, seed), replicate in self.replicates.items():
             if not replicate.done:
                 known = [trial.index for trial in self.journal.state.replicate(arm, seed)]
                 first = TrialId(arm, seed, max(known, default=-1) + 1)
@@ -202,19 +165,19 @@ class Plan:
 
     def is_over(self, segment: Segment) -> bool:
         """Whether a segment that was taken is to be given up, and what it reports is ignored."""
-        replicate = self._replicates[segment.trial.arm, segment.trial.seed]
+        replicate = self.replicates[segment.trial.arm, segment.trial.seed]
         return replicate.running.get(segment.trial) != segment
 
     def _stop(
         self, replicate: Replicate, message: str, first: TrialId, *, is_all: bool = False
     ) -> None:
-        """Stop a replicate for good; its trials from the given one on do not count."""
-        self._record(ReplicateStopped(first, time.time(), message, is_all))
+        """Stop a seed of an arm for good; its trials from the given one on do not count."""
+        self._record(events.ReplicateStopped(first, time.time(), message, is_all))
         self._repeat_stop(replicate)
         self._release_states(replicate)
 
     def _is_done(self, replicate: Replicate) -> bool:
-        """Whether a replicate runs nothing more; stops it if a trial has reached the target."""
+        """Whether a seed runs nothing more; stops it if a trial has reached the target."""
         arm, seed = replicate.arm, replicate.seed
         end = None if replicate.done else self._limits.reached(arm.name, seed)
         if end is not None and end[0] < arm.trials_per_seed:  # else there is nothing to stop
@@ -239,7 +202,7 @@ class Plan:
             replicate.states.add(trial, record)
 
     def selected(self, arm: str, seed: int) -> TrialId | None:
-        """The trial of a replicate that selection chooses, among those that finished."""
+        """The trial of a seed that selection chooses, among those that finished."""
         finished = {
             trial.index: record.last.metrics
             for trial, record in self.journal.state.replicate(arm, seed).items()
@@ -248,43 +211,31 @@ class Plan:
         index = self.search.selection.choose(finished, self.search.all_objectives)
         return None if index is None else TrialId(arm, seed, index)
 
-    def has_used(self, trial: TrialId) -> bool:
-        """Whether an adaptive algorithm or a follower has gone on from how a trial ended."""
-        replicate = self._replicates[trial.arm, trial.seed]
-        if replicate.arm.algorithm.is_adaptive and trial in replicate.used:
-            return True
-        return any(
-            record.rows
-            for arm in self.search.arms
-            if arm.source == trial.arm
-            for record in self.journal.state.replicate(arm.name, trial.seed).values()
-        )
-
     def _start_replicates(self) -> None:
-        """Start the replicates that wait for no other.
-
-        One pass is enough: an arm takes over only from arms before it in the search.
-        """
-        waiting = [r for r in self._replicates.values() if r.proposals is None and not r.done]
+        """Start the algorithms that wait for no source arm, which comes before its arms."""
+        waiting = [r for r in self.replicates.values() if r.proposals is None and not r.done]
         for replicate in waiting:
-            leader = replicate.arm.source
-            if leader is None:
-                replicate.proposals = replicate.start(self.search, self._metric)
-            elif self._replicates[leader, replicate.seed].done:
-                replicate.proposals = self._follow(replicate, leader)
+            source = replicate.arm.source
+            if source is None:
+                algorithm, objectives = replicate.arm.algorithm, self.search.all_objectives
+                replicate.proposals = algorithm._started(replicate.arm, replicate.seed, objectives)
+            elif self.replicates[source, replicate.seed].done:
+                selected = self.selected(source, replicate.seed)
+                found = None if selected is None else self.journal.trials[selected]
+                own = self.journal.state.replicate(replicate.arm.name, replicate.seed)
+                replicate.proposals = _source.proposals(
+                    replicate, self.search.arm(source), found, own, self._record
+                )
             else:
                 continue
             self._queue_batch(replicate, next(replicate.proposals, None))
             self._ask_algorithm(replicate)
 
     def _ask_algorithm(self, replicate: Replicate) -> None:
-        """Tell an algorithm the results that it waits for, and queue what it asks for next.
-
-        A loop, because after a restart the journal may hold many of them.
-        """
+        """Give an algorithm the results that it waits for, and queue what it asks for next."""
         while not self._is_done(replicate) and (news := replicate.next_news()) is not None:
             if news.told is not None:
-                self._record(ResultTold(news.told.trial, news.told.until, time.time()))
+                self._record(events.ResultTold(news.told.trial, news.told.until, time.time()))
             assert replicate.proposals is not None
             try:
                 batch = replicate.proposals.send(news.results)
@@ -299,10 +250,7 @@ class Plan:
             replicate.done = True
 
     def _queue_batch(self, replicate: Replicate, batch: Batch | None) -> None:
-        """Queue the segments of a batch, except those that the journal shows to have ended.
-
-        None says that the algorithm asks for nothing more; what runs still runs to its end.
-        """
+        """Queue the segments of a batch that have not ended; None says that there is no other."""
         if batch is None:
             replicate.is_exhausted = True
         else:
@@ -310,7 +258,6 @@ class Plan:
         batch = batch or Batch(())
         for trial in batch.stop:
             self._end(trial, "stopped")
-            replicate.states.add(trial, self.journal.trials[trial])
         for trial, message in replicate.gives_up(keep=batch.run).items():
             self._end(trial, "failed", message)
         if batch.run or batch.stop:
@@ -319,7 +266,9 @@ class Plan:
         chains = replicate.begin(batch)
         for segment in batch.run:
             donor = None if segment.donor is None else str(segment.donor)
-            start = TrialStarted(segment.trial, segment.config, time.time(), segment.start, donor)
+            start = events.TrialStarted(
+                segment.trial, segment.config, time.time(), segment.start, donor
+            )
             self._record(start)
         for segment in batch.run:
             if self._has_ended(segment):
@@ -347,7 +296,7 @@ class Plan:
         When a journal is replayed the trial may have gone further or failed since, so the result
         is the row at which this segment ended, not the trial's last.
         """
-        replicate = self._replicates[segment.trial.arm, segment.trial.seed]
+        replicate = self.replicates[segment.trial.arm, segment.trial.seed]
         record = self.journal.trials[segment.trial]
         replicate.states.add(segment.trial, record)
         row = record.at(segment.until)
@@ -374,87 +323,24 @@ class Plan:
         """End a trial, or only its round where its algorithm may go on from another's state."""
         is_last = segment.until >= segment.config["steps"]
         if self.search.arm(segment.trial.arm).algorithm.replaces_failed and not is_last:
-            self._record(_RoundFailed(segment.trial, segment.start, failure, time.time()))
+            self._record(events._RoundFailed(segment.trial, segment.start, failure, time.time()))
         else:
             self._end(segment.trial, "failed", failure)
 
     def _unscored(self, segment: Segment) -> str | None:
         """Why the row that a segment ended with cannot be compared with others, if it cannot."""
-        metric, record = self.search.metric, self.journal.trials[segment.trial]
-        row = record.at(segment.until) or record.last
-        score = None if row is None else row.metrics.get(metric)
-        if score is not None and not math.isfinite(score):
-            return f"a score is a finite number, but {metric} is {score}."
-        # An arm that runs a single trial has nothing to choose, and needs no score.
-        is_compared = self.search.arm(segment.trial.arm).trials_per_seed > 1
-        if score is None and row is not None and is_compared:
-            return (
-                f"trials of `{segment.trial.arm}` are compared by {metric}, but its row after "
-                f"{row.step} steps has only {', '.join(sorted(row.metrics))}. Hold out "
-                "validation data, or select by another metric."
-            )
-        return None
+        record = self.journal.trials[segment.trial]
+        return self.search.why_unscored(segment.trial.arm, record.at(segment.until) or record.last)
 
     def _record(self, event: Event) -> bool:
         """Write an event to the journal, then pass it on to observers; returns if it was news."""
         is_news = self.journal.append(event)
+        if isinstance(event, TrialEnded | TrialVoided):
+            trial = event.trial
+            self.replicates[trial.arm, trial.seed].states.add(trial, self.journal.trials[trial])
         for observer in self._observers if is_news else ():
             observer.on_event(event)
         return is_news
 
-    def _end(self, trial: TrialId, outcome: Outcome, message: str = "") -> None:
+    def _end(self, trial: TrialId, outcome: events.Outcome, message: str = "") -> None:
         self._record(TrialEnded(trial, outcome, time.time(), message))
-
-    # Arms that follow another: one trial at what the selected trial of the other found.
-
-    def _follow(self, replicate: Replicate, leader: str) -> Proposals:
-        """Propose one trial at what the leader's selected trial has; none if it has none."""
-        found = self.selected(leader, replicate.seed)
-        if found is None:
-            config = replicate.arm.config.model_dump(mode="json")
-            trial = self._follower(replicate, config, leader)
-            self._record(TrialStarted(trial, config, time.time()))
-            message = f"no trial of `{leader}` finished, so there is no hyper."
-            self._end(trial, "failed", message)
-            return
-        values = self._adopted(replicate, leader, found)
-        whole = whole_trial(replicate.arm, seed=replicate.seed, index=0, values=values)
-        trial = self._follower(replicate, whole.config, leader)
-        yield Batch((dataclasses.replace(whole, trial=trial),))
-
-    def _adopted(self, replicate: Replicate, leader: str, found: TrialId) -> dict[str, Any]:
-        """What a follower takes over from the leader's selected trial: path -> value."""
-        record, led = self.journal.trials[found], self.search.arm(leader)
-        if replicate.arm.config.config_from:
-            return {path: at(record.config, path) for path in led.space}
-        hypers = getattr(replicate.arm.config, "hypers", None)
-        if hypers is None:
-            raise ConfigError(
-                f"arms['{replicate.arm.name}'].hypers_from: its method has no hyperparameters."
-            )
-        assert record.last is not None
-        values = {
-            name.removeprefix("hyper/"): value
-            for name, value in record.last.metrics.items()
-            if name.startswith("hyper/")
-        }
-        joined = hypers.joined(getattr(led.config, "hypers", hypers))
-        return {"hypers": joined.at(values).model_dump()}
-
-    def _follower(self, replicate: Replicate, config: Mapping[str, Any], leader: str) -> TrialId:
-        """The trial of a follower that has this config: one that is there, or the next one.
-
-        A leader that got more trials may have selected another one since. What the follower
-        trained at the former one no longer counts, and it trains again.
-        """
-        arm, seed = replicate.arm.name, replicate.seed
-        own = sorted(self.journal.state.replicate(arm, seed).items())
-        for trial, record in own:
-            is_void = record.end is not None and record.end.outcome == "stopped"
-            has_nothing = record.end is None and not record.rows
-            if has_nothing or (not is_void and record.config == config):
-                return trial
-            message = f"`{leader}` has more trials now, and another one of them is selected."
-            self._record(TrialVoided(trial, time.time(), message))
-            replicate.states.add(trial, record)
-        return TrialId(arm, seed, own[-1][0].index + 1 if own else 0)

@@ -1,8 +1,7 @@
 """The segments that may run now, in the order in which they should.
 
-The order changes no result, unless an algorithm's timing is free. It changes how long a search
-takes. What other trials wait for goes first, so that the long chains of adaptive arms do
-not run alone at the end.
+What other trials wait for goes first, so that long chains of adaptive arms do not run alone at the
+end. The order changes no result, unless an algorithm is asynchronous.
 """
 
 import heapq
@@ -16,7 +15,7 @@ from tuneparts.search.segment import Segment
 from tuneparts.search.spec import Search
 
 _Rank: TypeAlias = tuple[bool, int, int, int]
-"""Whether nobody waits for it, minus the steps that hang on it, minus those that its trial has
+"""Whether no trial waits for it, minus the steps that wait for it, minus those that its trial has
 spent, order of arrival."""
 
 _MOST = 2**62
@@ -46,7 +45,7 @@ class _Queue:
         self._arrivals = itertools.count()
 
     def add(self, segment: Segment, *, chain: int) -> None:
-        """Add a segment; `chain` is the steps in a row from its start to its replicate's end."""
+        """Add a segment; `chain` is the steps in a row from its start to the end of its seed."""
         arm = segment.trial.arm
         is_waited_for = self._is_adaptive[arm] or self._after[arm] > 0
         arrival = next(self._arrivals)
@@ -98,9 +97,9 @@ class _Queue:
 
 
 def _steps_after(search: Search) -> dict[str, int]:
-    """Arm -> the steps that run one after another in its followers, and in theirs."""
+    """Arm -> the steps that run one after another in arms that take from it, and so on."""
     after = {arm.name: 0 for arm in search.arms}
-    for arm in reversed(search.arms):  # a follower stands behind its leader
+    for arm in reversed(search.arms):  # a source arm stands before those that take from it
         if arm.source is not None:
             chain = arm.cost.sequential + after[arm.name]
             after[arm.source] = max(after[arm.source], chain)

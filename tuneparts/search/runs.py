@@ -1,7 +1,4 @@
-"""The folder of one run of a search: the resolved search, its journal, checkpoints and reports.
-
-Its card, `run.json`, says in which version of its format it is written.
-"""
+"""The folder of one run of a search: the resolved search, its journal, checkpoints and reports."""
 
 import calendar
 import difflib
@@ -43,7 +40,6 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Where the card, the journal, checkpoints and reports lie."""
         return self.root / self.name
 
     @cached_property
@@ -59,7 +55,9 @@ class Run:
                     f"run.json format {card.get('version')!r}: another version of tuneparts wrote "
                     f"{self.name}, and this one reads format {VERSION}. Read it with that version."
                 )
-            return {**_UNTOLD, **card}
+            # Facts that a card may lack.
+            usual: dict[str, Any] = {"commit": None, "storage": None, "address": None}
+            return {"command": "", "versions": {}, **usual, **card}
         except ConfigError:
             raise
         except (OSError, ValueError, RecursionError) as error:
@@ -86,7 +84,7 @@ class Run:
         except FileNotFoundError:
             return False
         except TunepartsError:
-            return True  # it is damaged, so there is something to be told about
+            return True  # it is damaged, so there is something to report
 
     @property
     def digest(self) -> str:
@@ -104,10 +102,7 @@ class Run:
 
     @cached_property
     def search(self) -> "Search":
-        """The resolved search, as it was when the run began, or was last extended.
-
-        Its classes and functions are imported; none is called.
-        """
+        """The resolved search, as the run has it now; its classes are imported, none is called."""
         from tuneparts.search.arm import is_read
         from tuneparts.search.spec import Search
 
@@ -120,7 +115,6 @@ class Run:
 
     @cached_property
     def code(self) -> Code:
-        """What the search brought along, as it was when the run began."""
         return Code.of(self.folder / "code")
 
 
@@ -137,8 +131,7 @@ def default_storage(folder: Path) -> str:
 def create(root: Path, search: "Search", **facts: Any) -> Run:
     """Make the folder of a new run in the results folder, and write its card.
 
-    `facts` is what else the card says: command, commit, versions, storage. Several runs may share a
-    storage: each has a folder of its name there.
+    `facts` is what else the card says. Each run has a folder of its name in its storage.
     """
     try:
         run, now = _new_folder(root, search)
@@ -163,8 +156,7 @@ def create(root: Path, search: "Search", **facts: Any) -> Run:
 def extend(run: Run, search: "Search", news: Sequence[str], **facts: Any) -> Run:
     """Write down that a run has grown; the caller holds its lock.
 
-    The card keeps what was asked for before, and when. `news` says what is new in words, `facts`
-    who asked for it: command, commit, versions.
+    `news` says what is new in words, `facts` who asked for it: command, commit, versions.
     """
     step = {
         "time": time.time(),
@@ -223,9 +215,8 @@ def newest_of(root: Path, search: "Search") -> Run | None:
 def named(root: Path, name: str | None, *, begun: bool = False) -> Run:
     """Find a run by its name, or the newest one when there is no name.
 
-    A name is `SEARCH/TIME-DIGEST`, its second half, or that of a search for its newest run; it
-    cannot lead out of the results folder. With `begun`, runs of which no trial ever ran are found
-    by their full names only: the newest to read or continue is not a start that failed.
+    A name is `SEARCH/TIME-DIGEST`, its second half, or that of a search for its newest run. With
+    `begun`, runs of which no trial ever ran are found by their full names only.
     """
     runs = listing(root)
     if not runs and root.is_dir() and not os.access(root, os.R_OK | os.X_OK):
@@ -251,13 +242,3 @@ def named(root: Path, name: str | None, *, begun: bool = False) -> Run:
     near = difflib.get_close_matches(name, names, n=1)
     hint = f" Did you mean `{near[0]}`?" if near else ""
     raise ConfigError(f"`{name}` is not a run under {root}.{hint} The newest: {known}.")
-
-
-_UNTOLD: dict[str, Any] = {
-    "command": "",
-    "commit": None,
-    "storage": None,
-    "versions": {},
-    "address": None,
-}
-"""Facts that a card may lack."""

@@ -18,9 +18,8 @@ class Segment:
     config: Mapping[str, Any]
     """The method's config as plain values."""
     until: int
-    """Steps at which the segment ends."""
+    """Steps at which the segment ends; it begins at `start`."""
     start: int = 0
-    """Steps at which it begins."""
     round: int = 0
     """Number of segments of the trial that came before."""
     donor: TrialId | None = None
@@ -40,7 +39,6 @@ class Result:
         return value if self.failure is None and math.isfinite(value) else math.nan
 
     def scores(self, metrics: Sequence[Metric]) -> list[float]:
-        """The values of several metrics, as `score` gives each."""
         return [self.score(metric) for metric in metrics]
 
 
@@ -60,10 +58,9 @@ ALL, ANY = _Await.ALL, _Await.ANY
 class Batch:
     """What an algorithm asks for: segments to run, and trials that it stops for good.
 
-    With the default of `awaits`, an algorithm works in whole batches, and cannot see which worker
-    was faster. With one trial named it cannot either: that is a sliding window. With several, or
-    with `ANY`, the order of arrival shows. Then either the algorithm decides the same in any order,
-    or its timing is free; a resumed search repeats the order in any case.
+    With the default of `awaits`, or with one trial named (a sliding window), an algorithm cannot
+    see which worker was faster. With several, or `ANY`, the order of arrival shows: then it decides
+    the same in any order, or is asynchronous; a resumed search repeats the order in any case.
     """
 
     run: tuple[Segment, ...]
@@ -71,3 +68,12 @@ class Batch:
     awaits: _Await | tuple[TrialId, ...] = ALL
     """When to ask again: once all that run have ended; once any of them has; or once one of these
     trials has. They may be of earlier batches."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """What a worker is given: mostly one segment."""
+
+    segments: tuple[Segment, ...]
+    packed: int = 1
+    """Slots of the pack that they are trained in; 1 for a segment by itself."""

@@ -1,10 +1,8 @@
 """The space of a search: how the values of each field that it varies are drawn.
 
-Any subclass of `Dimension` works in an arm. Optuna has no normal distribution: its samplers are
-given the quantile, a number from 0 to 1, of which the value is a function; so what they think of as
-even is normal in the value. An option of a `Choice` can be a part of a config, as nested mappings,
-with dimensions in the place of values. Those exist only where the option is chosen: momentum
-belongs to SGD, betas to Adam.
+Optuna has no normal distribution: its samplers are given the quantile, a number from 0 to 1, of
+which the value is a function. An option of a `Choice` can be a part of a config, as nested
+mappings, with dimensions in the place of values, which exist only where the option is chosen.
 """
 
 import itertools
@@ -96,7 +94,7 @@ class Dimension(Named):
         return value
 
     def decoded(self, parameter: Any) -> Value:
-        """The value that a draw from `distribution` stands for; by default itself."""
+        """The value that a draw from `distribution` means; by default itself."""
         return parameter
 
     @property
@@ -109,7 +107,6 @@ class Dimension(Named):
         return value
 
     def suggest(self, name: str, ask: _Ask) -> Value:
-        """Draw a value by Optuna, as a parameter of this name."""
         return self.decoded(ask(name, self.distribution()))
 
     def leaves(self, name: str, value: Value) -> "list[_Leaf]":
@@ -117,7 +114,6 @@ class Dimension(Named):
         return [(name, self, value)]
 
     def parts(self) -> "list[Dimension]":
-        """The dimension itself, and those inside of it."""
         return [self]
 
 
@@ -148,13 +144,7 @@ class Uniform(Dimension):
     """Distance of the values that can be drawn; None for any number of the range."""
 
     def __init__(
-        self,
-        low: float,
-        high: float,
-        *,
-        log: bool = False,
-        step: float | None = None,
-        **kind: Any,
+        self, low: float, high: float, *, log: bool = False, step: float | None = None, **kind: Any
     ) -> None:
         super().__init__(**{"low": low, "high": high, "log": log, "step": step, **kind})
 
@@ -187,7 +177,6 @@ class Uniform(Dimension):
         return math.isclose(value, self._nearest(value), rel_tol=1e-9, abs_tol=1e-9 * self.step)
 
     def perturb(self, value: Value, rng: np.random.Generator) -> float:
-        """To the nearest step where there are steps, and one step away where that is the same."""
         near = float(min(max(_perturbed(value, rng), self.low), self.high))
         if self.step is None:
             return near
@@ -226,12 +215,7 @@ class Uniform(Dimension):
 
 
 class Int(Uniform):
-    """A whole number from low to high, both included, evenly or evenly in the logarithm.
-
-    Example:
-        >>> Int(16, 64, step=16).grid()
-        (16, 32, 48, 64)
-    """
+    """A whole number from low to high, both included, evenly or evenly in the logarithm."""
 
     low: int
     high: int
@@ -267,13 +251,7 @@ class Int(Uniform):
 
 
 class Normal(Dimension):
-    """A number from a normal distribution, cut off at `low` and `high` where they are given.
-
-    Example:
-        >>> belief = Normal(0.5, 0.2, low=0.0, high=1.0)
-        >>> 0.0 <= belief.sample(np.random.default_rng(0)) <= 1.0
-        True
-    """
+    """A number from a normal distribution, cut off at `low` and `high` where they are given."""
 
     mean: float
     std: float = Field(gt=0)
@@ -354,12 +332,10 @@ class LogNormal(Normal):
     """A positive number whose natural logarithm has a normal distribution.
 
     `mean` and `std` are those of the logarithm; `low` and `high` those of the number itself.
-
-    Example:
-        >>> around_a_thousandth = LogNormal(math.log(1e-3), 1.0)
-        >>> around_a_thousandth.sample(np.random.default_rng(0)) > 0
-        True
     """
+
+    def __init__(self, mean: float, std: float, **bounds: Any) -> None:
+        super().__init__(mean, std, **bounds)
 
     @model_validator(mode="after")
     def _check_sign(self) -> Self:
@@ -539,7 +515,6 @@ def _is_simple(value: Any) -> bool:
 
 
 def _written(tree: Any) -> Any:
-    """A tree as JSON has it."""
     return _mapped(tree, lambda dim, *_: {_VARY: dim.model_dump(mode="json")})
 
 
@@ -565,7 +540,6 @@ def _mapped(
 
 
 def _dimensions(tree: Any) -> list[Dimension]:
-    """The dimensions that stand in a tree, in order."""
     found: list[Dimension] = []
     _mapped(tree, lambda dim, *_: found.append(dim))
     return found

@@ -1,10 +1,8 @@
-"""What a search is: a question, its data, and the arms that answer it. Frozen data, no Ray.
-
-A *replicate* is one seed of an arm, with all the trials that its algorithm runs under that seed.
-"""
+"""What a search is: a question, its data, and the arms that answer it."""
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from enum import StrEnum
@@ -23,10 +21,11 @@ from tuneparts.data.target import Classes
 from tuneparts.data.task import NO_DATA, Task
 from tuneparts.hypers import Hypers
 from tuneparts.nets import Net
-from tuneparts.search.arm import NAME, Arm, variant_name
+from tuneparts.search.arm import NAME, Arm, Resources, variant_name
+from tuneparts.search.events import Row
 from tuneparts.search.space import Value
 from tuneparts.search.stopping import Stop
-from tuneparts.training.config import Optimiser, Runtime
+from tuneparts.training.config import AnyOptimiser, Runtime
 
 if TYPE_CHECKING:
     from tuneparts import Results
@@ -45,12 +44,7 @@ class Scale(StrEnum):
     """The published setting, on GPUs."""
 
     def pick(self, *, smoke: T, cpu: T, paper: T) -> T:
-        """Choose the value for this scale.
-
-        Example:
-            >>> Scale.SMOKE.pick(smoke=10, cpu=1_000, paper=100_000)
-            10
-        """
+        """Choose the value for this scale."""
         return {Scale.SMOKE: smoke, Scale.CPU: cpu, Scale.PAPER: paper}[self]
 
 
@@ -64,8 +58,10 @@ def _usual_metric(fields: Mapping[str, Any]) -> str:
     return next((one.name for arm in arms[:1] for one in arm.config.declared_metrics()), "")
 
 
-_SHARED = ("net", "hypers", "steps", "interval", "batch_size", "optimiser", "runtime")
-"""Fields of a search that arms take over where their configs have them and do not set them."""
+_SHARED = (
+    "net", "hypers", "steps", "interval", "batch_size", "optimiser", "runtime", "resources"
+)  # fmt: skip
+"""Fields of a search that arms take over where they have them and do not set them."""
 of_file: ContextVar[tuple[str, str, Scale]] = ContextVar(
     "name, question and scale of the file", default=("search", "", Scale.CPU)
 )
@@ -101,7 +97,7 @@ class Search(Config):
     """What the paper did and what differs here."""
     scale: Scale = Field(default_factory=lambda: of_file.get()[2])
     """That for which the file was asked, unless given."""
-    data: SerializeAsAny[Data] | None = None
+    data: Annotated[SerializeAsAny[Data] | None, BeforeValidator(read)] = None
     """What is learnt from; None where no arm needs any."""
     net: Net | None = None
     """The net of all arms that name none."""
@@ -110,23 +106,22 @@ class Search(Config):
     interval: int | None = Field(default=None, gt=0)
     """Steps between two reports; a tenth of the steps unless given."""
     batch_size: int | None = Field(default=None, gt=0)
-    optimiser: Optimiser | None = None
+    optimiser: AnyOptimiser | None = None
     arms: tuple[Arm, ...] = Field(min_length=1)
     """Name -> method, or `Arm` for one that needs more than a config."""
     objectives: tuple[str, ...] = ()
     """Several metrics to weigh against each other, such as `("val/accuracy", "size/parameters")`;
     the first is the selection metric, and none is of test data. Empty for one metric."""
     selection: Annotated[SerializeAsAny[Selection], BeforeValidator(Selection.made_from)] = Best()
-    """Which trial of a replicate stands for it: `Best` by the metric, or the best `Within`
-    limits."""
+    """Which trial of each seed is selected: `Best` by the metric, or the best `Within` limits."""
     metric: str = Field(default_factory=_usual_metric)
-    """The metric that selects one trial of each replicate; never one of test data. The first metric
+    """The metric that selects one trial of each seed; never one of test data. The first metric
     of the target, such as `val/accuracy` or `val/mse`, unless given."""
     steps: int = Field(default_factory=lambda fields: fields["arms"][0].config.steps, gt=0)
     """Budget of every trial in steps; an arm with another one says why in its `budget_note`. That
     of the first arm, unless given."""
     seeds: tuple[int, ...] = Field(default=(0, 1, 2), min_length=1)
-    """A replicate of every arm runs under each; a number stands for 0, 1, 2 and so on."""
+    """Every arm runs under each of them; a number n means 0 to n - 1."""
     score_test_always: bool = False
     """Score test data at each interval, for curves; selection never reads it."""
     at_once: int | None = Field(default=None, gt=0)
@@ -141,14 +136,15 @@ class Search(Config):
     within: float | None = Field(default=None, gt=0)
     """Margin within which two scores count as equivalent, set before anything is run."""
     found: dict[str, float | None] = Field(default_factory=dict)
-    """Hypers that the question is about, such as `hyper/rotation`, and their true values where the
-    data was made with them."""
+    """Hyperparameters that the question is about, such as `hyper/rotation`, and their true values
+    where the data was made with them."""
     figures: tuple[str, ...] = ("scores", "accuracy", "hypers", "projections", "best_of_n")
     stop: Stop | None = None
     """Limits at which the search runs nothing more."""
     runtime: Runtime | None = None
-    """How arms that say nothing of their own compute: precision, layout, memory. It is written into
-    the configs of these arms."""
+    """How arms that name none compute: precision, layout, memory."""
+    resources: Resources | None = None
+    """What a trial of arms that say nothing reserves."""
     keep_models: bool = False
     """Log the final model of each selected trial to MLflow; off because of its size."""
     keep_checkpoints: bool = False
@@ -166,23 +162,20 @@ class Search(Config):
     @field_validator("arms", mode="before")
     @classmethod
     def _name_arms(cls, value: Any) -> Any:
-        """Read a mapping from names to methods or arms."""
         if not isinstance(value, Mapping):
             return value
-        return [
-            {**dict(arm if isinstance(arm, Arm | Mapping) else {"config": arm}), "name": name}
-            for name, arm in value.items()
-        ]
+        arms = []
+        for name, arm in value.items():
+            given = arm if isinstance(arm, Mapping) else {"config": arm}
+            if isinstance(arm, Arm):
+                given = {field: getattr(arm, field) for field in arm.model_fields_set}
+            arms.append({**given, "name": name})
+        return arms
 
     @field_validator("seeds", mode="before")
     @classmethod
     def _count_seeds(cls, value: Any) -> Any:
         return tuple(range(value)) if isinstance(value, int) else value
-
-    @field_validator("data", mode="before")
-    @classmethod
-    def _parse_data(cls, value: Any) -> Any:
-        return read(value)
 
     @model_validator(mode="after")
     def _check_search(self) -> "Search":
@@ -192,7 +185,7 @@ class Search(Config):
         object.__setattr__(self, "arms", arms)  # still before anyone has seen this search
         objectives, names = self.objectives, [arm.name for arm in self.arms]
         if objectives and len(set(objectives)) < max(2, len(objectives)):
-            raise ValueError(f"`objectives` = {list(objectives)}: two or more different metrics")
+            raise ValueError(f"`objectives` = {list(objectives)}: take two or more metrics")
         if objectives and objectives[0] != self.metric:
             words = f"the first objective is the selection metric, not `{self.metric}`"
             raise ValueError(f"`objectives` = {list(objectives)}: {words}")
@@ -200,7 +193,7 @@ class Search(Config):
             objective_metric(name)
         selection_metric(self.metric)
         if len(set(names)) < len(names):
-            raise ValueError(f"arms have names of their own, but got {names}")
+            raise ValueError(f"`arms` = {names}: give each another name")
         for position, arm in enumerate(self.arms):
             self._check_data(arm)
             self._check_arm(arm, self.arms[:position])
@@ -217,10 +210,9 @@ class Search(Config):
         return tuple(map(schema.lookup, self.objectives or (self.metric,)))
 
     def _check_data(self, arm: Arm) -> None:
-        """Refuse an arm whose trials do not report the metric, or lack the data."""
         metric, data, needs_data = self.metric, self.data, arm.config.needs_data
         if data is None and (needs_data or arm.has_variants):
-            raise ValueError(f"`{arm.name}` learns from data, so the search needs `data`")
+            raise ValueError(f"`data` = None: `{arm.name}` learns from data; give the search some")
         for changes in arm.data_variants():
             if data is not None:
                 data.replaced(changes)
@@ -229,33 +221,32 @@ class Search(Config):
         is_own_score = metric.startswith("val/") and metric in schema.BUILT_IN
         if needs_data and is_own_score and arm.trials_per_seed > 1 and not is_held_out:
             raise ValueError(
-                f"trials are compared by {metric}, but those of `{arm.name}` would hold out no "
-                "validation data: set `num_val` of the data, and `train_on` of the arm to 'train', "
-                "or select by another metric"
+                f"`metric` = {metric}: trials of `{arm.name}` would be compared by it, but hold "
+                "out no validation data. Set `num_val` of the data, and `train_on` of the arm to "
+                "'train', or select by another metric"
             )
         reported = [one.name for one in arm.config.declared_metrics()]
         if metric in reported:
             return
         if not needs_data:
             words = ", ".join(reported)
-            raise ValueError(f"`{arm.name}` reports {words}, not the selection metric `{metric}`")
+            raise ValueError(f"`metric` = {metric}: `{arm.name}` reports {words}")
         if data is not None and metric.startswith("val/") and not isinstance(data.target, Classes):
             own = [one.name for one in data.target.reported() if one.name.startswith("val/")]
             if metric not in own:
                 words = f"there is no `{metric}`. Use one of: {', '.join(own)}"
-                raise ValueError(f"for the target `{data.target.kind}` {words}")
+                raise ValueError(f"`metric`: for the target `{data.target.kind}` {words}")
 
     def _check_arm(self, arm: Arm, before: Sequence[Arm]) -> None:
-        """Refuse another budget, wrong seeds, a leader that does not fit, a target out of reach."""
         if arm.config.steps != self.steps and not arm.budget_note:
             raise ValueError(
-                f"every arm spends {self.steps} steps a trial, but `{arm.name}` spends "
-                f"{arm.config.steps}; make them equal, or say why in `budget_note`"
+                f"arms['{arm.name}'].config.steps = {arm.config.steps}: other trials spend "
+                f"{self.steps}; make them equal, or say why in `budget_note`"
             )
         seeds = self.seeds_of(arm)
         if not seeds or len(set(seeds)) < len(seeds):
-            has = f"`{arm.name}` has {list(seeds)}"
-            raise ValueError(f"an arm has at least one seed and each seed once, but {has}")
+            has = f"arms['{arm.name}'].seeds = {list(seeds)}"
+            raise ValueError(f"{has}: an arm has at least one seed, and each seed once")
         if self.stop and self.stop.target is not None and not arm.algorithm.keeps_first_trials:
             raise ValueError(
                 f"`stop.target` = {self.stop.target:g}: a target needs trials that do not depend "
@@ -280,16 +271,27 @@ class Search(Config):
         compare = self.compare
         strange = {*compare, *self.references} - set(names)
         if strange or len(compare) not in (0, 2) or len(set(compare)) == 1:
-            raise ValueError(
-                "`compare` names two arms of the search and `references` others, but got "
-                f"{list(compare)} and {list(self.references)}"
-            )
+            has = f"`compare` = {list(compare)}, `references` = {list(self.references)}"
+            raise ValueError(f"{has}: name two arms to compare, and others that bound them")
         if len({self.arm(name).judged_on for name in compare}) > 1:
-            raise ValueError(f"{' and '.join(compare)} are judged on different examples")
+            raise ValueError(f"`compare` = {list(compare)}: are judged on different examples")
         if self.answer != "difference" and not compare:
-            raise ValueError(f"the answer `{self.answer}` is about a contrast: set `compare`")
+            raise ValueError(f"`answer` = {self.answer}: compares two arms; set `compare`")
         if self.answer == "found" and not self.found:
-            raise ValueError("the answer `found` is about hypers: name them in `found`")
+            raise ValueError("`answer` = found: name the hyperparameters in `found`")
+
+    def why_unscored(self, arm: str, row: Row | None) -> str | None:
+        score = None if row is None else row.metrics.get(self.metric)
+        if score is not None and not math.isfinite(score):
+            return f"a score is a finite number, but {self.metric} is {score}."
+        # An arm that runs a single trial has nothing to choose, and needs no score.
+        if score is None and row is not None and self.arm(arm).trials_per_seed > 1:
+            return (
+                f"trials of `{arm}` are compared by {self.metric}, but its row after {row.step} "
+                f"steps has only {', '.join(sorted(row.metrics))}. Hold out validation data, or "
+                "select by another metric."
+            )
+        return None
 
     def declared_metrics(self) -> tuple[schema.Metric, ...]:
         """List the metrics that the target and the methods declare, each once."""
@@ -299,36 +301,32 @@ class Search(Config):
         return tuple(dict.fromkeys(found))
 
     def seeds_of(self, arm: Arm) -> tuple[int, ...]:
-        """The seeds of an arm; each is a replicate."""
         return self.seeds if arm.seeds is None else arm.seeds
 
     @property
     def draws_data(self) -> bool:
-        """Whether each replicate has data of its own, as advised by Bouthillier et al. (2021)."""
+        """Whether each seed draws its data, as advised by Bouthillier et al. (2021)."""
         return self.data is not None and self.data.seed is None
 
     def data_draws(self) -> list[int | None]:
-        """The seeds of all draws of the data, in order of the replicates; None for a fixed one."""
+        """The seeds under which the data is drawn, in order; [None] where it is fixed."""
         seeds = (seed for arm in self.arms for seed in self.seeds_of(arm))
         return list(dict.fromkeys(seeds)) if self.draws_data else [None]
 
-    def load_data(
-        self, changes: Mapping[str, Value] | None = None, draw: int | None = None
-    ) -> Task:
-        """Read and split a draw of the data, with changes to its config; `NO_DATA` without data."""
+    def load_data(self, changes: Mapping[str, Value] = {}, draw: int | None = None) -> Task:
+        """Read and split the data of a seed, with changes to its config; `NO_DATA` without data."""
         if self.data is None:
             return NO_DATA
         return (self.data.replaced(changes) if changes else self.data).load(draw)
 
     def load_variants(self, draw: int | None = None) -> dict[str, Task]:
-        """Load every variant of a draw of the data that trials have: `variant_name` -> task."""
+        """Load every variant of the data of a seed that trials have: `variant_name` -> task."""
         changes = {
             variant_name(one): one for arm in self.arms for one in arm.data_variants() if one
         }
         return {name: self.load_data(one, draw) for name, one in changes.items()}
 
     def arm(self, name: str) -> Arm:
-        """The arm of this name."""
         return next(arm for arm in self.arms if arm.name == name)
 
     @property
@@ -337,6 +335,7 @@ class Search(Config):
         words = (
             "question", "notes", "figures", "keep_models", "keep_checkpoints", "max_failures",
             "at_once", "compare", "references", "answer", "within", "found",
+            "net", "hypers", "interval", "batch_size", "optimiser", "runtime",  # see arms
         )  # fmt: skip
         of_arms = {"__all__": {"max_failures", "at_once"}}
         exclude: Any = {**dict.fromkeys(words, True), "arms": of_arms}

@@ -10,25 +10,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from tuneparts.core.errors import DataError
-from tuneparts.search.events import (
-    Event,
-    Outcome,
-    ReplicateStopped,
-    ResultTold,
-    Row,
-    Stops,
-    TrialEnded,
-    TrialEvent,
-    TrialId,
-    TrialRetried,
-    TrialRunning,
-    TrialStarted,
-    TrialVoided,
-    _RoundFailed,
-    read,
-)
+from tuneparts.search import events
+from tuneparts.search.events import Event, ResultTold, Row, TrialEnded, TrialEvent, TrialId
 
-Status: TypeAlias = Literal["unknown", "queued", "running"] | Outcome
+Status: TypeAlias = Literal["unknown", "queued", "running"] | events.Outcome
 """Of a trial: `unknown` without a config, `queued` until a worker has it, also for a second try."""
 
 
@@ -36,7 +21,7 @@ Status: TypeAlias = Literal["unknown", "queued", "running"] | Outcome
 class TrialRecord:
     """All that the journal knows of one trial."""
 
-    starts: dict[int, TrialStarted] = field(default_factory=dict)
+    starts: dict[int, events.TrialStarted] = field(default_factory=dict)
     """Steps -> the config that the trial has from there on."""
     queued: float | None = None
     """When the first config was given."""
@@ -60,21 +45,21 @@ class TrialRecord:
 
     def add(self, event: TrialEvent, *, keep_rows: bool = True) -> bool:
         """Take an event of this trial; returns whether it was news."""
-        if isinstance(event, TrialStarted):
+        if isinstance(event, events.TrialStarted):
             return self._add_start(event)
         if self._knows(event):
             return False
-        if self._first_report is None and isinstance(event, Row | TrialEnded | TrialVoided):
+        if self._first_report is None and isinstance(event, Row | TrialEnded | events.TrialVoided):
             self._first_report = event.time
-        if isinstance(event, TrialRunning):
+        if isinstance(event, events.TrialRunning):
             self.running, self.is_retried = event.time, False
         elif isinstance(event, Row):
             self._add_row(event, keep_rows=keep_rows)
-        elif isinstance(event, _RoundFailed):
+        elif isinstance(event, events._RoundFailed):
             self.failed_rounds[event.steps] = event.message
         elif isinstance(event, ResultTold):
             self.told.add(event.steps)
-        elif isinstance(event, TrialRetried):
+        elif isinstance(event, events.TrialRetried):
             self.end, self.worked_until, self.is_retried = None, None, True
             self._first_report = self._first_report if self.rows else None
             newest = max(self.failed_rounds, default=-1)
@@ -86,20 +71,22 @@ class TrialRecord:
 
     def _knows(self, event: TrialEvent) -> bool:
         """Whether an event is no news, or cannot be."""
-        if isinstance(event, TrialRunning):
+        if isinstance(event, events.TrialRunning):
             return self.running is not None
         if isinstance(event, Row):
             return event.step in self.rows
-        if isinstance(event, _RoundFailed):
+        if isinstance(event, events._RoundFailed):
             return event.steps in self.failed_rounds
         if isinstance(event, ResultTold):
             return event.steps in self.told
         outcome = None if self.end is None else self.end.outcome
-        if isinstance(event, TrialRetried):
+        if isinstance(event, events.TrialRetried):
             return outcome != "failed"
-        return outcome == "stopped" if isinstance(event, TrialVoided) else outcome is not None
+        return (
+            outcome == "stopped" if isinstance(event, events.TrialVoided) else outcome is not None
+        )
 
-    def _add_start(self, event: TrialStarted) -> bool:
+    def _add_start(self, event: events.TrialStarted) -> bool:
         """A config is news where another one was in force, also if the trial had it before."""
         steps = event.steps
         before = self.starts.get(max((p for p in self.starts if p <= steps), default=-1))
@@ -119,8 +106,8 @@ class TrialRecord:
         self.last = event if is_newest else self.last
         self.is_retried = False
 
-    def _add_end(self, event: TrialEnded | TrialVoided) -> None:
-        if isinstance(event, TrialVoided):
+    def _add_end(self, event: TrialEnded | events.TrialVoided) -> None:
+        if isinstance(event, events.TrialVoided):
             event = TrialEnded(event.trial, "stopped", event.time, event.message)
         self.end = event
         self.worked_until = event.time if self.worked_until is None else self.worked_until
@@ -134,7 +121,6 @@ class TrialRecord:
 
     @property
     def status(self) -> Status:
-        """How far it is."""
         if self.end is not None:
             return self.end.outcome
         if self.start is None or self.is_retried:
@@ -143,7 +129,6 @@ class TrialRecord:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The newest config."""
         if not self.starts:
             raise DataError("every trial of a journal has a config, but one has none.")
         return self.starts[max(self.starts)].config
@@ -160,15 +145,15 @@ class TrialRecord:
 
 
 class RunState:
-    """The state of a search, folded from its events; it may keep only the newest row of a trial."""
+    """The state of a search, folded from its events; if asked, only with the newest row."""
 
     def __init__(self, *, keep_rows: bool = True) -> None:
         self.trials: dict[TrialId, TrialRecord] = {}
-        self.stops: Stops = {}
+        self.stops: events.Stops = {}
         self.told: dict[tuple[str, int], list[ResultTold]] = defaultdict(list)
-        """Arm and seed of a replicate -> the order in which its algorithm got results."""
+        """Arm and seed -> the order in which its algorithm got results."""
         self.counts: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
-        """Arm and seed of a replicate -> status -> number of its trials."""
+        """Arm and seed -> status -> number of its trials."""
         self._replicates: dict[tuple[str, int], dict[TrialId, TrialRecord]] = defaultdict(dict)
         self._keep_rows = keep_rows
 
@@ -176,14 +161,14 @@ class RunState:
     def read(cls, path: Path) -> "RunState":
         """Fold a journal file, which is left as it is; a run that has just begun has none."""
         state = cls()
-        for event in read(path) if path.exists() else ():
+        for event in events.read(path) if path.exists() else ():
             state.apply(event)
         return state
 
     def apply(self, event: Event) -> bool:
         """Take one event; returns whether it was news."""
         key = event.trial.arm, event.trial.seed
-        if isinstance(event, ReplicateStopped):
+        if isinstance(event, events.ReplicateStopped):
             return self.stops.setdefault(key, event) is event
         record = self.trials.setdefault(event.trial, TrialRecord())
         before, counts = record.status, self.counts[key]

@@ -1,7 +1,6 @@
 """How a search ends though trials are left: limits, and requests from another process.
 
-Trials of a replicate are compared with a target in their order and not in that of arrival: where a
-replicate stops does not depend on which worker was faster.
+Trials of a seed are compared with a target in their order, whichever worker was faster.
 """
 
 import math
@@ -27,17 +26,12 @@ _LONGESTREQUEST = 200
 
 
 class Stop(Config):
-    """Limits of a search.
-
-    Example:
-        >>> Stop(hours=2, target=0.99)
-        Stop(hours=2.0, target=0.99)
-    """
+    """Limits of a search."""
 
     hours: float | None = Field(default=None, gt=0)
     """By the clock, while it runs; then all of it stops."""
     target: float | None = None
-    """The first trial of a replicate with this selection score, or a better one, is its last."""
+    """The first trial of a seed with this selection score, or a better one, is its last."""
 
 
 class _Limits:
@@ -49,17 +43,16 @@ class _Limits:
         self._trials = state.trials
         self._begin = time.monotonic() - _busy_seconds(state.trials.values())
         self._num_below: Counter[tuple[str, int]] = Counter()
-        """First trials of each replicate that ended without reaching the target."""
+        """First trials of each seed that ended without reaching the target."""
 
     def exceeded(self) -> str | None:
-        """Why the whole search is to stop now; None if it is not."""
         hours = self._stop.hours
         if hours is None or time.monotonic() - self._begin < hours * _HOUR:
             return None
         return f"the search has run for {hours:g} hours"
 
     def reached(self, arm: str, seed: int) -> tuple[int, str] | None:
-        """How many first trials of a replicate count, and why; None while it is to go on."""
+        """How many first trials of a seed count, and why; None while it is to go on."""
         target, name = self._stop.target, self._metric.name
         while target is not None:
             index = self._num_below[arm, seed]
@@ -75,10 +68,7 @@ class _Limits:
 
 
 def request(folder: Path, message: str) -> Path:
-    """Ask the driver of a run, on any machine, to stop it; returns a file that goes when it has.
-
-    `message` says who asks, and is the reason in the journal.
-    """
+    """Ask the driver of a run, on any machine, to stop it; the returned file goes when it has."""
     path = folder / REQUEST
     try:
         atomic.write_text(path, message)
@@ -88,7 +78,7 @@ def request(folder: Path, message: str) -> Path:
 
 
 def _requested(folder: Path) -> str | None:
-    """The message of a request that waits; None without one. Any plain file of its name is one."""
+    """The message of a request that waits, in any plain file of its name; None without one."""
     path = folder / REQUEST
     with suppress(OSError):
         if stat.S_ISREG(path.lstat().st_mode):

@@ -1,12 +1,20 @@
-"""A folder of files on any file system that pyarrow reaches: local, S3, GCS, HDFS."""
+"""Folders of files on any file system that pyarrow reaches: local, S3, GCS, HDFS."""
 
+import errno
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.fs as pafs
 
-from tuneparts.core.errors import ConfigError, SecurityError
+from tuneparts.core import errors
+from tuneparts.core.errors import ConfigError, SecurityError, StorageError, TunepartsError
 from tuneparts.core.redaction import has_password, redact
+from tuneparts.search.events import TrialId
+from tuneparts.training.learner import Columns, to_csv
+
+_AWAY = ("botocore", "urllib3", "http.client", "google.api_core", "grpc", "ray.exceptions")
+"""Modules whose exceptions say that a service did not answer; none of them need be installed."""
 
 
 class Folder:
@@ -30,6 +38,9 @@ class Folder:
             if self._is_local and path.is_symlink():
                 raise SecurityError(f"{path}: this is a link, and none is followed. Remove it.")
         return Folder("/".join([self.uri, *names]))
+
+    def of_trial(self, trial: TrialId, *names: str) -> "Folder":
+        return self.child(*str(trial).split("/"), *names)
 
     @property
     def _is_local(self) -> bool:
@@ -72,7 +83,6 @@ class Folder:
         return sorted(name for name in found if not name.endswith(".partial"))
 
     def delete(self, name: str) -> None:
-        """Remove a file that is there."""
         _refuse_path(name)
         self._fs.delete_file(f"{self._path}/{name}")
 
@@ -88,6 +98,42 @@ def refuse_keys(uri: str) -> str:
 
 
 def _refuse_path(name: str) -> None:
-    """Raise for a name that could lead out of its folder."""
     if name in {"", ".", ".."} or not name.isprintable() or {"/", "\\"} & set(name):
         raise SecurityError(f"a file is named by one plain name, but got {name!r}.")
+
+
+class ArtifactStore:
+    """The tables that trials left: CSV files next to their checkpoints."""
+
+    def __init__(self, storage: Folder) -> None:
+        self._storage = storage
+
+    def put(self, trial: TrialId, tables: Mapping[str, Columns]) -> None:
+        """Keep the tables of a finished trial; tables of the same name are replaced."""
+        for name, columns in tables.items():
+            folder = self._storage.of_trial(trial, "exhibits")
+            folder.write(f"{name}.csv", to_csv(columns).encode())
+
+    def find(self, trial: str, name: str) -> str | None:
+        """Read a table as CSV text; None where the trial left none of this name."""
+        folder = self._storage.of_trial(TrialId.parse(trial), "exhibits")
+        return folder.read(f"{name}.csv").decode() if f"{name}.csv" in folder.names() else None
+
+
+def is_transient(error: BaseException | None) -> bool:
+    """Whether an exception, or what it was raised from, says that storage did not answer."""
+    while error is not None and not isinstance(error, TunepartsError):
+        module = f"{type(error).__module__}."
+        if isinstance(error, OSError) or module.startswith(tuple(f"{name}." for name in _AWAY)):
+            return True
+        error = error.__cause__
+    return isinstance(error, StorageError | errors.ClusterError)
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether a disk or quota is full; pyarrow does not always say so in `errno`."""
+    return (
+        error.errno in {errno.ENOSPC, errno.EDQUOT}
+        or "No space left" in str(error)
+        or "quota" in str(error).lower()
+    )

@@ -14,8 +14,9 @@ from tuneparts.core.config import parse
 from tuneparts.core.schema import selection_metric
 from tuneparts.search.algorithms.base import Algorithm, Fixed, whole_trial
 from tuneparts.search.arm import Arm
+from tuneparts.search.cleaning import States
 from tuneparts.search.events import ResultTold, TrialId
-from tuneparts.search.replicate import Replicate, States
+from tuneparts.search.replicate import Replicate
 from tuneparts.search.segment import Batch, Result, Segment
 from tuneparts.search.space import Choice, Dimension, Uniform
 from tuneparts.testing.null import NullConfig
@@ -87,7 +88,6 @@ class AlgorithmContract:
         return Arm(name="mine", config=self.config, algorithm=self.algorithm, space=space)
 
     def batches(self, score: Score) -> list[Batch]:
-        """All batches of a replicate."""
         return self.history(score)[0]
 
     def history(
@@ -132,12 +132,12 @@ class AlgorithmContract:
             assert self.batches(score) == before
 
     def test_it_does_not_matter_who_is_faster(self) -> None:
-        """Unless its timing is free: then it goes by the order that the journal repeats."""
+        """Unless it is asynchronous: then it goes by the order that the journal repeats."""
         for score in self.scores:
             expected = _work(self.batches(score))
             for pick in (_LAST, random.Random(1).choice, random.Random(2).choice):
                 batches, told = self.history(score, pick=pick)
-                assert self.algorithm.is_free or _work(batches) == expected
+                assert self.algorithm.is_asynchronous or _work(batches) == expected
                 again = _LAST if pick is _LAST else _FIRST
                 assert self.history(score, pick=again, repeat=told)[0] == batches
 
@@ -183,10 +183,7 @@ class AlgorithmContract:
                     ends[one.trial] = one.round, one.until
 
     def test_every_trial_ends_once(self) -> None:
-        """By failing, by being stopped, or at its budget; none is left waiting for ever.
-
-        A trial that failed may go on only from the state of another.
-        """
+        """By failing (it may go on from another's state), by being stopped, or at its budget."""
         for score in self.scores:
             started, ended, failed = set[TrialId](), set[TrialId](), set[TrialId]()
             for batch in self.batches(score):

@@ -49,12 +49,10 @@ class LearnerContract:
     """Attributes of any object in the learner that it makes anew when needed, such as caches."""
 
     def start(self, changes: Mapping[str, Any] | None = None, *, seed: int = 0) -> Learner:
-        """A learner at its start."""
         config = self.changed(self.short if changes is None else changes)
         return config.build(Context(task=self.task, seed=seed, device=torch.device("cpu")))
 
     def changed(self, changes: Mapping[str, Any]) -> Method:
-        """The config with changes to fields that it has."""
         fields = type(self.config).model_fields
         return self.config.replaced({k: v for k, v in changes.items() if k in fields})
 
@@ -146,16 +144,12 @@ class LearnerContract:
         return learner
 
     def _loaded(self, learner: Learner) -> Learner:
-        """Another learner with the state of this one, by way of bytes."""
         twin = self.start()
         twin.load_state_dict(checkpoint.from_bytes(checkpoint.to_bytes(learner.state_dict())))
         return twin
 
     def _parts(self, path: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
-        """By path: states of generators and optimisers, tensors and numbers in an object.
-
-        Looks into containers, and into objects of ours or of the method's own package.
-        """
+        """By path: generators, optimisers, tensors and numbers in objects of ours or the method."""
         items: Iterable[tuple[Any, Any]] = ()
         if isinstance(value, torch.optim.Optimizer):
             value = value.state_dict()["state"]
@@ -204,7 +198,6 @@ def history(learner: Learner) -> list[dict[str, float]]:
 
 
 def _global_generators() -> tuple[Any, ...]:
-    """The states of the generators that the whole process shares."""
     return random.getstate(), str(np.random.get_state()), torch.get_rng_state().tolist()
 
 

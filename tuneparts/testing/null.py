@@ -15,10 +15,7 @@ from tuneparts.training.learner import Columns, Context, Learner
 
 
 class NullConfig(Method):
-    """A method whose score depends on `x` and the seed only.
-
-    It is not in the catalog: its `method` is an import path.
-    """
+    """A method, not in the catalog, whose score depends on `x` and the seed only."""
 
     method: Literal["tuneparts.testing.null:NullConfig"] = "tuneparts.testing.null:NullConfig"
     steps: int = Field(default=1, gt=0)

@@ -1,4 +1,4 @@
-"""The contracts of a data set and of a hyper: what every one keeps, ours or not."""
+"""The contracts of a data set and of a hyperparameter: what every one keeps, ours or not."""
 
 import copy
 import hashlib
@@ -34,7 +34,7 @@ class DatasetContract:
 
     data: ClassVar[Data]
     has_duplicates: ClassVar[bool] = False
-    """Whether equal examples occur more than once, so that parts cannot be told apart."""
+    """Whether equal examples occur more than once, so that parts cannot be distinguished."""
 
     def test_it_survives_json(self) -> None:
         """A worker, and whoever resumes the run, gets it as JSON."""
@@ -99,10 +99,10 @@ def _names(examples: Examples) -> set[bytes]:
 
 
 class HyperContract:
-    """The laws of a hyper, seen on a small net and five examples.
+    """The laws of a hyperparameter, seen on a small net and five examples.
 
-    Inherit it in a class that pytest collects, and name a hyper whose values lie inside their
-    range, where they have an effect.
+    Inherit it in a class that pytest collects, and name a hyperparameter whose values lie inside
+    their range, where they have an effect.
 
     Example:
         >>> from tuneparts.hypers import LabelSmoothing
@@ -113,7 +113,7 @@ class HyperContract:
 
     hyper: ClassVar[Hyper]
     name: ClassVar[str] = "mine"
-    """Of the hyper in its config."""
+    """Of the hyperparameter in its config."""
     in_shape: ClassVar[tuple[int, ...]] = (1, 6, 6)
     """Shape of one input."""
     num_outputs: ClassVar[int] = 3
@@ -123,7 +123,7 @@ class HyperContract:
         return parse(Hypers, {self.name: self.hyper, "samples": 2})
 
     def net(self) -> nn.Module:
-        """A net with a dropout layer, in which hypers of activations act."""
+        """A net with a dropout layer, in which hyperparameters of activations act."""
         size = math.prod(self.in_shape)
         net = nn.Sequential(
             nn.Flatten(), nn.Linear(size, 8), nn.Dropout(0.0), nn.Tanh(),
@@ -137,18 +137,14 @@ class HyperContract:
     def built(
         self, config: Hypers | None = None, *, learnable: bool = True
     ) -> tuple[HyperModule, nn.Module]:
-        """The hypers of a run and its net, in double precision."""
+        """The hyperparameters of a run and its net, in double precision."""
         net = self.net()
         hypers = (config or self.config).build(
-            learnable=learnable,
-            net=net,
-            in_shape=self.in_shape,
-            num_outputs=self.num_outputs,
+            learnable=learnable, net=net, in_shape=self.in_shape, num_outputs=self.num_outputs
         )
         return hypers.double(), net.double()
 
     def objective(self, hypers: HyperModule, net: nn.Module, *, seed: int = 0) -> Tensor:
-        """The training loss of five examples, with penalties."""
         y_B = torch.arange(_EXAMPLES) % self.num_outputs
         outputs_BK = hypers.predict(net, self._x(), generator=_generator(seed), training=True)
         loss = hypers.loss(outputs_BK, y_B, Classes().loss)
@@ -198,7 +194,7 @@ class HyperContract:
         )
 
     def test_at_its_identity_it_does_nothing(self) -> None:
-        """A hyper whose numbers have no such value is left out."""
+        """A hyperparameter whose numbers have no such value is left out."""
         identity = {field: number.identity for field, number in self.hyper.numbers().items()}
         if not identity or None in identity.values():
             return

@@ -1,1 +1,1 @@
-"""MLflow lives here: what a search reports is mirrored to a store and read back as frames."""
+"""MLflow: what a search reports is mirrored to a store and read back as frames."""

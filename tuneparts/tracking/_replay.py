@@ -1,15 +1,12 @@
 """Replay a run's journal into MLflow, as often as one likes.
 
-`journal.jsonl` says what happened, MLflow shows it: a parent run for the search, a child run per
-trial. Every call can be repeated without harm, so a process may be killed between any two of them,
-and the store may lose an answer:
+Every call can be repeated without harm, so a process may be killed between any two of them, and the
+store may lose an answer:
 
 - A run carries the key of its folder and the name of its trial as tags. When it is not sure
   whether a run was created, it is looked for before it is created again.
-- A point carries the step and the time of the journal's event, and MLflow ignores a point that it
-  already has. A step that a former process sent with another time is left out.
-- A trial is marked as ended last. One that has ended in the store as in the journal is complete
-  there, and costs no call any more.
+- A point carries the step and the time of the journal's event, and MLflow ignores one that it has.
+- A trial is marked as ended last. One that has ended in the store as in the journal is complete.
 """
 
 import json
@@ -39,30 +36,20 @@ _CHUNK = 2**20
 class Replay:
     """Brings one store up to date with one run folder.
 
-    `advance` is called by one thread alone, other methods by any. What they ask for is remembered
-    on disk at once, and sent by the next `advance`.
+    `advance` is called by one thread alone. Others may call the rest, which is remembered on disk
+    at once and sent by the next `advance`. A run that was never tracked began at `start`, or with
+    its first event. `on_progress` gets how many bytes of the journal have arrived.
     """
 
     def __init__(
-        self,
-        uri: str,
-        *,
-        folder: Path,
-        card: SearchCard,
-        start: float | None,
+        self, uri: str, *, folder: Path, card: SearchCard, start: float | None,
         on_progress: Callable[[int], None] = lambda _: None,
         read_log: Callable[[TrialId], str] = lambda _: "",
-    ) -> None:
-        """Prepare; no call is made before `advance`.
-
-        A run that was never tracked began at `start`, or with its first event. `on_progress` gets
-        how many bytes of the journal have arrived. A trial that failed gets `read_log` of it.
-        """
+    ) -> None:  # fmt: skip
         self.record = record.load(folder) or record._create(folder, start)
         self.client = store._RedactingClient(uri)
         self.calls = store._Calls(self.client)
         self.created = 0
-        """Runs that were created."""
         self.refusal: Exception | None = None
         """Why MLflow will never have anything of this run."""
         self._uri = uri
@@ -70,8 +57,7 @@ class Replay:
         self._journal = folder / "journal.jsonl"
         self._on_progress = on_progress
         self._read_log = read_log
-        self._is_sure = False
-        """Whether all runs that the store has of this folder are known."""
+        self._is_sure = False  # whether all runs that the store has of this folder are known
         self._is_introduced = self._has_data = False
         self._sent_counts = ""
         self._experiment_id: str | None = None
@@ -79,14 +65,12 @@ class Replay:
         self._parent = ParentRun(metric=card.metric)
         self._runs: dict[TrialId, TrialRun] = {}
         self._dirty: dict[TrialId, TrialRun] = {}
-        self._offset = 0
-        """Bytes of the journal that were read; what they ask for may still be waiting."""
+        self._offset = 0  # bytes of the journal that were read
         self._requests: deque[Callable[[], None]] = deque()
         self._ending: tuple[Status, float | None] | None = None
         first = events.read(self._journal) if self._journal.exists() else ()
         self._start = self.record.start or next((event.time for event in first), time.time())
         self._last_time = self._start
-        """Time of the newest event that was read."""
 
     def describe(self, answer: str) -> None:
         """Put the answer, in Markdown, into the description of the parent run."""
@@ -135,7 +119,6 @@ class Replay:
         return self._parent.run_id
 
     def advance(self) -> None:
-        """Bring the store up to date; after a failure the next call goes on where it stopped."""
         ending = self._ending  # what is asked for from now on is for the next call
         if self.refusal is not None or not self._attach():
             self._requests.clear()
@@ -158,7 +141,6 @@ class Replay:
         self._remember()
 
     def _read(self) -> bool:
-        """Take the next whole lines of the journal; false when there are none."""
         if not self._journal.exists():
             return False
         with self._journal.open("rb") as file:
@@ -178,7 +160,7 @@ class Replay:
         """Add a line to the state of the search, and to what waits."""
         event = events.decode(line)
         if event is None or not self._state.apply(event) or isinstance(event, ReplicateStopped):
-            return  # the ends of a replicate's trials say what there is to show
+            return  # the ends of the seed's trials say what there is to show
         self._parent.take(event, self._state)
         run = self._dirty[event.trial] = self._run(event.trial)
         run.take(event, self.calls.problems, is_open=self._card.is_open)
@@ -189,7 +171,6 @@ class Replay:
         return self._runs.setdefault(trial, TrialRun(trial=trial, record=known))
 
     def _remember(self) -> None:
-        """Save the ids of runs where there are new ones."""
         ids = {trial: run.run_id for trial, run in self._runs.items() if run.run_id is not None}
         if len(ids) != len(self.record.trials) or self.record.parent != self.parent_run_id:
             self.record.save(experiment=self._experiment_id, parent=self.parent_run_id, trials=ids)
@@ -202,7 +183,7 @@ class Replay:
             if not self._is_introduced:
                 self._introduce()
         except Exception as error:
-            if store._is_curable(error):
+            if store._is_retryable(error):
                 raise
             self.refusal = error
             self.calls.problems.add("nothing is tracked", f"{error}")
@@ -231,10 +212,10 @@ class Replay:
         found = self.client.get_experiment_by_name(name)
         if found is None:
             place = None if root is None else f"{root}/{name}"
-            kind = {card.EXPERIMENT_KIND_TAG: "custom_model_development"}
-            options = {"artifact_location": place, "tags": kind}
+            tags = {card.EXPERIMENT_KIND_TAG: "custom_model_development"}
             try:
-                return str(self.client.create_experiment(name, **options))
+                made = self.client.create_experiment(name, artifact_location=place, tags=tags)
+                return str(made)
             except Exception:  # another search of that name may have been a moment faster
                 found = self.client.get_experiment_by_name(name)
                 if found is None:
@@ -285,7 +266,7 @@ class Replay:
         try:
             run.run_id = self._created(tags, name, run.record.start or 0.0)
         except Exception as error:
-            if store._is_curable(error):
+            if store._is_retryable(error):
                 raise
             self.calls.problems.add(store.REFUSED, f"{name}: {error}", 1 + len(run.points))
             run.is_refused = True
@@ -298,8 +279,7 @@ class Replay:
             self._sent_counts = counts
         has_begun = any(run.has_begun for run in self._runs.values())
         if data is not None and not self._has_data and has_begun:  # trials have read the data
-            known = [data.as_input()]  # MLflow keeps one that it has already
-            self.calls.make(self.client.log_inputs, parent.run_id, datasets=known)
+            self.calls.make(self.client.log_inputs, parent.run_id, datasets=[data.as_input()])
             self._has_data = True
         while self._requests:
             self._requests[0]()

@@ -23,8 +23,6 @@ from tuneparts.tracking.record import Status
 
 _STATUS: dict[str, Status] = {"finished": "FINISHED", "stopped": "FINISHED", "failed": "FAILED"}
 """MLflow's status of a run by the outcome of its trial; KILLED ones may go on."""
-_LOG = "log.txt"
-"""The artifact of a failed trial: the last lines that it printed, and its traceback."""
 _LONGEST_ERROR = 4000
 _COSTS = ("cost/steps", "cost/seconds")
 
@@ -53,12 +51,10 @@ class MlflowRun:
     """The identities of points that a former process logged."""
 
     def adopt(self, found: Any) -> None:
-        """Take over a run that is in the store."""
         self.run_id = str(found.info.run_id)
         self._old_params, self._old_metrics = set(found.data.params), set(found.data.metrics)
 
     def flush(self, calls: store._Calls) -> None:
-        """Send what waits, save for what a former process has sent."""
         run_id, identity = str(self.run_id), type(self).identity
         names = self._old_metrics.intersection(point[0] for point in self.points)
         if names:
@@ -74,7 +70,7 @@ class MlflowRun:
 
 @dataclass(kw_only=True)
 class TrialRun(MlflowRun):
-    """The MLflow run of one trial."""
+    """The MLflow run of one trial; it waits with `record`, which the journal's events fill."""
 
     # After a power cut a trial repeats its last step, at another time.
     identity: ClassVar[Callable[[tuple[Any, ...]], object]] = itemgetter(0, 3)
@@ -100,7 +96,6 @@ class TrialRun(MlflowRun):
 
     @property
     def outcome(self) -> str:
-        """How far the trial is, or that it was killed."""
         if self.record.end is not None:
             return self.record.end.outcome
         running = "running" if self.has_begun else "queued"
@@ -115,7 +110,7 @@ class TrialRun(MlflowRun):
 
     @property
     def _is_settled(self) -> bool:
-        """Whether the store has an end, which no second try has followed."""
+        """Whether the store has an end, without a second try after it."""
         return self.sent[0] in _STATUS.values() and not self._is_retried
 
     def is_complete(self, killed: float | None) -> bool:
@@ -157,17 +152,15 @@ class TrialRun(MlflowRun):
             shown = [(value, self._starts[-1])]
             if _is_number(known[0]) and known.count(known[0]) == len(known):
                 shown.append((known[0], self._starts[0]))
-            for number, start in shown:
-                at = milliseconds(start.time), start.steps
-                self.points.append((f"config/{path}", float(number), *at))
+            self.points += [
+                (f"config/{path}", float(number), milliseconds(start.time), start.steps)
+                for number, start in shown
+            ]
 
     def send(
-        self,
-        calls: store._Calls,
-        data: DataFacts | None,
-        read_log: Callable[[TrialId], str],
+        self, calls: store._Calls, data: DataFacts | None, read_log: Callable[[TrialId], str],
         killed: float | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Send what waits, with data and log, and end the run if the trial has ended."""
         client, run_id, end = calls.client, str(self.run_id), self._end(killed)
         if end is None and self.sent[0] in _STATUS.values():  # it is tried again
@@ -191,7 +184,7 @@ class TrialRun(MlflowRun):
                 calls.problems.add("log not read", f"{self.trial}: {error}")
                 text = ""
             if text:
-                calls.make(client.log_text, run_id, text, _LOG)
+                calls.make(client.log_text, run_id, text, "log.txt")
         if end is not None:
             calls.make(client.set_terminated, run_id, end[0], end_time=end[2])
             self.sent = end
@@ -205,13 +198,11 @@ def _is_number(value: object) -> bool:
 class ParentRun(MlflowRun):
     """The MLflow run of a search, with counts and costs of all trials and each arm's best score.
 
-    Each end of a trial makes one point of every number that it changes; its step is the number of
-    ended trials. The score of an arm is the mean over seeds of its best finished trial, by the
-    search's own metric; test data has no part in it.
+    A point has the number of ended trials as its step. The score of an arm is the mean over seeds
+    of its best finished trial, by the search's own metric.
     """
 
     metric: Metric | None = None
-    """What the search selects by, where that is known."""
     numbers: dict[str, float] = field(default_factory=dict)
     """The newest value of each number, by the names that MLflow shows."""
     _counted: dict[TrialId, str] = field(default_factory=dict)
@@ -221,7 +212,6 @@ class ParentRun(MlflowRun):
     _num_ended: int = 0
 
     def take(self, event: Event, state: RunState) -> None:
-        """Take one event that was news to `state`, which has it already."""
         if not isinstance(event, events.TrialEnded | events.TrialRetried | events.TrialVoided):
             return
         trial, record = event.trial, state.trials[event.trial]

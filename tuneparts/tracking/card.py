@@ -49,12 +49,10 @@ class DataFacts:
     """The config as JSON text; with it `Data` gives the same examples again."""
 
     def as_input(self) -> Any:
-        """Make the `mlflow.entities.DatasetInput` of the data set."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
         source = json.dumps({"tags": json.loads(self.config)})
         data = Dataset(self.name, self.digest(), "code", source, profile=self.config)
-        # `training` is MLflow's own word for what the data is used for.
         return DatasetInput(data, [InputTag("mlflow.data.context", "training")])
 
 
@@ -81,11 +79,9 @@ class SearchCard:
     params: Mapping[str, Any] = field(default_factory=dict)
     """What the parent run shows as params: its arms, methods and budgets; may be nested."""
     user: str = ""
-    """Who ran it."""
 
     @property
     def name(self) -> str:
-        """Name of the search, which is also the name of the MLflow experiment."""
         return self.run.name
 
     @property
@@ -106,7 +102,6 @@ class SearchCard:
         return tags
 
     def parent_tags(self, key: str, folder: Path) -> dict[str, str]:
-        """Tags of the parent run."""
         return {
             **self._shared_tags(key),
             **{f"version.{name}": text for name, text in self.run.versions.items()},
@@ -116,11 +111,9 @@ class SearchCard:
         }
 
     def run_name(self, trial: TrialId) -> str:
-        """What the run of a trial is called."""
         return str(trial)
 
     def trial_tags(self, key: str, parent: str, trial: TrialId) -> dict[str, str]:
-        """Tags of the run of one trial."""
         return {
             **self._shared_tags(key),
             KIND_TAG: "trial",
@@ -190,7 +183,6 @@ def _encode(value: Any) -> str:
 
 
 def _decode(text: str) -> Any:
-    """Read a param back; the inverse of `_encode`, save for what was too long."""
     try:
         return json.loads(text)
     except ValueError:
@@ -213,8 +205,8 @@ def _charts_link(experiment_id: str) -> str:
 
 
 def _ways_to_look(experiment_id: str) -> str:
+    selected = f"filter by `tags.{SELECTED_TAG} = 'yes'`"
     return (
-        f"- [Charts, averaged by arm]({_charts_link(experiment_id)})\n"
-        f"- one arm: filter by `tags.arm = 'NAME'`\n"
-        f"- the trial that stands for each arm and seed: filter by `tags.{SELECTED_TAG} = 'yes'`"
+        f"- [Charts, averaged by arm]({_charts_link(experiment_id)})\n- one arm: filter by "
+        f"`tags.arm = 'NAME'`\n- the selected trial of each arm and seed: {selected}"
     )

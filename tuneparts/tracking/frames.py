@@ -1,8 +1,4 @@
-"""Read runs, trials and steps back from an MLflow store as tidy frames.
-
-This is for readers that do not have the run's folder, whose journal is faster to read: a dashboard
-in front of a remote store, or a notebook.
-"""
+"""Read runs, trials and steps from an MLflow store, for who does not have the run's folder."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -37,10 +33,8 @@ def runs(uri: str, search: str | None = None) -> pd.DataFrame:
     rows = [_run_row(run) for run in found if search in {None, run.data.tags["search"]}]
     if not rows:
         which = "" if search is None else f" of `{search}`"
-        raise DataMissingError(
-            f"no runs{which} yet in {uri}; start with `tuneparts search "
-            f"{search or 'rotated_digits'}`."
-        )
+        start = f"start with `tuneparts search {search or 'rotated_digits'}`"
+        raise DataMissingError(f"no runs{which} yet in {uri}; {start}.")
     frame = pd.DataFrame(rows, columns=RUN_COLUMNS)
     return frame.sort_values("start", ascending=False, kind="stable", ignore_index=True)
 
@@ -69,7 +63,7 @@ def trial(uri: str, run_id: str) -> tuple[dict[str, Any], pd.DataFrame]:
 
     run: Any = None
     if store.exists(uri):
-        with suppress(MlflowException):  # what is not there is told of below
+        with suppress(MlflowException):  # what is not there is reported below
             run = store.client(uri).get_run(run_id)
     if run is None or TRIAL_TAG not in run.data.tags:
         raise DataMissingError(f"{uri}: the store has no trial of run id {run_id}.")
@@ -78,7 +72,6 @@ def trial(uri: str, run_id: str) -> tuple[dict[str, Any], pd.DataFrame]:
 
 
 def _trial_runs(uri: str, parent_run_id: str) -> list[Any]:
-    """The MLflow runs of all trials of a search."""
     if not store.exists(uri):
         raise DataMissingError(f"no runs yet in {uri}; start with `tuneparts search NAME`.")
     client = store.client(uri)

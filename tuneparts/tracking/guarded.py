@@ -48,10 +48,8 @@ class ServerCommand:
     """How a server is started."""
 
     command: list[str]
-    environment: dict[str, str]
-    """Variables that it needs besides the environment of this process."""
-    token: str | None = None
-    """What opens it; None where it has accounts, or asks for nothing."""
+    environment: dict[str, str]  # besides the environment of this process
+    token: str | None = None  # where it has no accounts and asks for something
 
 
 def plan(
@@ -92,9 +90,8 @@ def run(server: ServerCommand) -> None:
 def _accounts(login: Login, folder: Path) -> dict[str, str]:
     """Write the settings of MLflow's basic-auth, and return the variables with the secrets."""
     if importlib.util.find_spec("flask_wtf") is None:
-        raise ConfigError(
-            "a server with accounts needs MLflow's `auth` extra. Run `pip install 'mlflow[auth]'`."
-        )
+        need = "a server with accounts needs MLflow's `auth` extra"
+        raise ConfigError(f"{need}. Run `pip install 'mlflow[auth]'`.")
     folder.mkdir(parents=True, exist_ok=True)
     path, database = folder / "mlflow_auth.ini", folder / "mlflow_auth.db"
     for file in (path, database):  # settings, and what can be guessed at: digests of passwords
@@ -118,9 +115,8 @@ def create_app() -> TokenAuth:
 class _RunsFirst:
     """An ASGI application in front of MLflow's, whose experiments open on their runs.
 
-    MLflow 3.17 takes the view of an experiment from a choice that the browser keeps, and without
-    one opens that for language models. So its page is held back until all of it is there, and sent
-    with `_CHOICES` made in its head, unless its reader has made them before.
+    MLflow 3.17 opens the view for language models unless the browser keeps another choice. So its
+    page is held back until all of it is there, and sent with `_CHOICES` made in its head.
     """
 
     def __init__(self, app: App) -> None:

@@ -22,8 +22,6 @@ from tuneparts.tracking import store
 if TYPE_CHECKING:
     from torch import nn
 
-_NAME = "model"
-"""What the model is called inside its run."""
 _PACKAGE = Path(tuneparts.__file__).parent
 _NEEDED = ("torch", "numpy", "pydantic")
 """What the code of a net imports besides the standard library."""
@@ -32,21 +30,15 @@ _VARIABLES = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", _EXPERIMENT)
 
 
 def log(
-    uri: str,
-    run_id: str,
-    module: "nn.Module",
-    example: "np.ndarray[Any, Any]",
-    *,
+    uri: str, run_id: str, module: "nn.Module", example: "np.ndarray[Any, Any]", *,
     code: Sequence[Path] = (),
-) -> str:
+) -> str:  # fmt: skip
     """Log a module as the model of a run, unless the run has one; returns the model's URI.
 
-    The module goes from inputs (B, ...) to logits (B, K); its signature is read off an `example`,
-    a few inputs as data sets hold them. `code` are files and package folders with its classes,
-    which are kept with the model and imported where it is loaded.
+    Its signature is read off an `example`, a few inputs as data sets hold them. `code` are files
+    and package folders with its classes, which are imported where the model is loaded.
     """
-    found = logged(uri, run_id)
-    if found is not None:
+    if (found := logged(uri, run_id)) is not None:
         return found
     experiment = store.client(uri).get_run(run_id).info.experiment_id
     with _store(uri):
@@ -62,16 +54,14 @@ def log(
         outputs = module(torch.from_numpy(inputs)).numpy()
         info = Model.log(
             artifact_path=None,
-            name=_NAME,
+            name="model",
             flavor=mlflow.pytorch,
             run_id=run_id,
             pytorch_model=module,
             signature=infer_signature(inputs, outputs),
-            # Named here: MLflow would find them by loading the model in a process of its own. Not
+            # Named here: MLflow would find them by loading the model in another process. Not
             # this package, which travels as code, nor torch's build, which indexes do not have.
-            pip_requirements=[
-                f"{name}=={metadata.version(name).partition('+')[0]}" for name in _NEEDED
-            ],
+            pip_requirements=[f"{n}=={metadata.version(n).partition('+')[0]}" for n in _NEEDED],
             code_paths=[str(_PACKAGE), *(str(path) for path in code)],
             serialization_format="pickle",
         )

@@ -23,11 +23,7 @@ _PLAIN = ("key", "start", "ending", "answer", "artifacts", "experiment", "parent
 
 @dataclass
 class Record:
-    """The content of `tracking.json`.
-
-    Two threads share it: they replace its values instead of changing them in place, and `save`
-    writes one consistent content at a time.
-    """
+    """The content of `tracking.json`; threads that share it replace values as a whole."""
 
     folder: Path
     key: str
@@ -49,7 +45,6 @@ class Record:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def save(self, **values: Any) -> None:
-        """Set fields and replace the file; a power cut leaves the old one or the new one."""
         with self._lock:
             vars(self).update(values)
             redactor = redaction.of_process()
@@ -62,18 +57,13 @@ class Record:
 
 
 def _create(folder: Path, start: float | None) -> Record:
-    """Make, and write, the record of a run that was never tracked."""
     made = Record(folder, key=uuid.uuid4().hex, start=start)
     made.save()
     return made
 
 
 def load(folder: Path) -> Record | None:
-    """Read the record of a run folder; None when nothing was ever tracked from it.
-
-    Raises:
-        DataError: The file is damaged.
-    """
+    """Read the record of a run folder; None when nothing was ever tracked from it."""
     path = folder / FILE
     try:
         found = json.loads(atomic.inside(folder, path).read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
 """Resolve, create and open the MLflow store, and read from it through MLflow's public client.
 
-The default is one SQLite file with an `artifacts` folder beside it: embedded, no server. Any
+The default is one SQLite file with an `artifacts` folder next to it: embedded, no server. Any
 other database or an MLflow server is reached by its URI.
 """
 
@@ -83,8 +83,8 @@ def _artifact_root(uri: str) -> str | None:
     """Where artifacts of new experiments go; None lets the server decide."""
     if is_server(uri):
         return None
-    beside = _sqlite_path(uri).parent if uri.startswith("sqlite") else None
-    return ((beside or settings.current().results_dir) / "artifacts").as_uri()
+    folder = _sqlite_path(uri).parent if uri.startswith("sqlite") else None
+    return ((folder or settings.current().results_dir) / "artifacts").as_uri()
 
 
 def client(uri: str) -> "MlflowClient":
@@ -178,7 +178,6 @@ def unreachable(uri: str) -> str | None:
 
 
 def _ui_command(uri: str, port: int, host: str = "127.0.0.1") -> list[str]:
-    """The command that serves MLflow's UI over a database."""
     _quieten()
     place = ["--backend-store-uri", uri, "--host", host, "--port", str(port)]
     place += ["--default-artifact-root", str(_artifact_root(uri)), "--workers", "1"]
@@ -193,10 +192,7 @@ experiment or the run."""
 
 
 class _RedactingClient:
-    """An MLflow client that masks secrets in every text that would be stored.
-
-    It connects with the first call, which imports MLflow for seconds.
-    """
+    """An MLflow client that masks secrets in texts; it connects with its first call."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
@@ -212,8 +208,7 @@ class _RedactingClient:
             return method
 
         def write(place: str, *args: Any, **named: Any) -> Any:
-            masked = {
-                # A path is used, and not only shown.
+            masked = {  # save for a path, which is used, and not only shown
                 key: value if key == "artifact_location" else self._masked(value)
                 for key, value in named.items()
             }
@@ -222,7 +217,6 @@ class _RedactingClient:
         return write
 
     def _masked(self, value: Any) -> Any:
-        """A text, a mapping of texts, or a list of MLflow's params, tags or points, masked."""
         if isinstance(value, str):
             return self._redactor.text(value)
         if isinstance(value, Mapping):
@@ -240,7 +234,7 @@ _HOPELESS |= {"RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"}
 _HOPELESS_FILES = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
-def _is_curable(error: Exception) -> bool:
+def _is_retryable(error: Exception) -> bool:
     """Whether the same call can succeed later: the server is away, the database is locked."""
     from mlflow.exceptions import MlflowException, RestException
     from sqlalchemy.exc import OperationalError
@@ -286,31 +280,23 @@ class _Calls:
         self.made = 0
         """What has arrived and need not be sent again: the sign of progress. A call that every
         attempt repeats is none, though it succeeds."""
-        self.points = 0
-        """Metric points of trials that have arrived."""
+        self.points = 0  # of trials, that have arrived
 
     def make(self, call: Callable[..., _T], *args: Any, **named: Any) -> _T | None:
-        """Make a call; raises only what waiting can cure, and returns None for what it cannot."""
+        """Make a call; raises only what a retry can solve, and returns None for what it cannot."""
         try:
             return call(*args, **named)
         except Exception as error:
-            if _is_curable(error):
+            if _is_retryable(error):
                 raise
             self.problems.add(REFUSED, f"{error}")
             return None
 
     def send(
-        self,
-        run_id: str,
-        params: dict[str, str],
-        tags: dict[str, str],
+        self, run_id: str, params: dict[str, str], tags: dict[str, str],
         points: list[tuple[str, float, int, int]],
-    ) -> None:
-        """Log params and tags, then points, in as few batches as MLflow allows.
-
-        What has arrived, or will never be taken, is removed from the given collections, so that
-        after a failure the next call goes on where this one stopped.
-        """
+    ) -> None:  # fmt: skip
+        """Log in as few batches as MLflow allows; what is done is removed from what is given."""
         from mlflow.entities import Metric, Param, RunTag
 
         while params or tags or points:
@@ -332,7 +318,7 @@ class _Calls:
             self.client.log_batch(run_id, *kinds.values())
             self.made += len(kinds["Metric"])
         except Exception as error:
-            if _is_curable(error):
+            if _is_retryable(error):
                 raise
             is_gone = getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST"
             if is_gone or len(entries) <= 1:  # the run itself, or one entry

@@ -1,4 +1,4 @@
-"""Track a search in MLflow from a thread of its own, so that training never waits for a store.
+"""Track a search in MLflow from its own thread, so that training never waits for a store.
 
 `Tracker` follows the journal of a search that runs; `sync` replays the journal of one that does
 not, into a store that missed something or never had it.
@@ -28,25 +28,15 @@ _log = logging.getLogger(__name__)
 class Tracker(Replay):
     """Mirrors a search that runs to MLflow: one parent run, and one child run per trial.
 
-    Everything is read from `journal.jsonl` in the run's folder, so an event must be in the journal
-    before `on_event` is called. A tracker over the folder of a former process goes on with the
-    same MLflow runs.
+    Everything is read from the journal, so an event must be there before `on_event` is called; a
+    batch is sent after `interval` seconds. Over the folder of a former process it goes on with the
+    same MLflow runs. A trial that failed gets `read_log` of it as the artifact `log.txt`.
     """
 
     def __init__(
-        self,
-        uri: str,
-        *,
-        folder: Path,
-        search: SearchCard,
+        self, uri: str, *, folder: Path, search: SearchCard, interval: float = 1.0,
         read_log: Callable[[TrialId], str] = lambda _: "",
-        interval: float = 1.0,
-    ) -> None:
-        """Start the thread, which opens the store; a server need not answer yet.
-
-        Events are gathered for `interval` seconds before they are sent. A trial that failed gets
-        its log, which `read_log` gives, as the artifact `log.txt`.
-        """
+    ) -> None:  # fmt: skip
         uri, now = store.resolve(uri), time.time()
         super().__init__(uri, folder=folder, card=search, start=now, read_log=read_log)
         if self.record.ending is not None:  # by a former process
@@ -55,7 +45,6 @@ class Tracker(Replay):
         self.writer = _Writer(self.advance, self.calls, interval=interval, patience=10.0)
 
     def on_event(self, event: Event) -> None:
-        """Say that the journal has an event more; takes microseconds, without I/O."""
         if isinstance(self.refusal, ConfigError):  # better now than after the last trial
             raise self.refusal
         self.writer.wake(is_urgent=not isinstance(event, TrialStarted | TrialRunning))
@@ -65,7 +54,6 @@ class Tracker(Replay):
         self.writer.wake()
 
     def tagged(self, name: str, value: str) -> set[TrialId]:
-        """The trials that `tag_trial` gave this tag, also in a former process."""
         return {trial for trial, tags in self.record.tags.items() if tags.get(name) == value}
 
     def flush(self, timeout: float = 60.0) -> bool:
@@ -73,36 +61,30 @@ class Tracker(Replay):
         return self.writer.flush(timeout)
 
     def close(self, status: Status = "FINISHED", *, timeout: float = 30.0) -> list[str]:
-        """End the parent run, end what still runs as KILLED, and return the problems.
-
-        Gives up after `timeout` seconds without progress; `sync` sends what is then missing.
-        """
+        """End the parent run; after `timeout` seconds of no progress the rest is left to `sync`."""
         self.end(status, time.time())
         _finish(self, self.writer, timeout)
         return self.calls.problems.lines()
 
 
 @dataclass(frozen=True)
-class Synced:
-    """What `sync` did: runs that it created and points that it sent.
+class _Synced:
+    """What `sync` did: runs that it created and points that it sent, and whether that was all."""
 
-    `parent_run_id` is None when the store never answered. Everything is in the store if
-    `is_complete`, save for what the problems name, one line per kind.
-    """
-
-    parent_run_id: str | None
+    parent_run_id: str | None  # None when the store never answered
     runs: int
     points: int
     is_complete: bool
     problems: list[str]
 
 
-def sync(folder: Path, uri: str, card: SearchCard, *, timeout: float = 30.0, **more: Any) -> Synced:
+def sync(
+    folder: Path, uri: str, card: SearchCard, *, timeout: float = 30.0, **more: Any
+) -> _Synced:
     """Send what a store lacks of a run that no process drives; hold the run's lock.
 
-    What the store has is left alone, so a second call changes nothing. A run that was interrupted
-    ends as KILLED. After `timeout` seconds without progress it gives up. `more` is what `Replay`
-    takes: `on_progress`, which is called from another thread, and `read_log`.
+    A run that was interrupted ends as KILLED. After `timeout` seconds without progress it gives up.
+    `more` is what `Replay` takes: `on_progress`, called from another thread, and `read_log`.
     """
     uri = store.resolve(uri)
     store.client(uri)  # refuses what is no store at once
@@ -110,39 +92,31 @@ def sync(folder: Path, uri: str, card: SearchCard, *, timeout: float = 30.0, **m
     replay.finish_as_recorded()
     is_complete = _finish(replay, _Writer(replay.advance, replay.calls), timeout)
     points, problems = replay.calls.points, replay.calls.problems.lines()
-    return Synced(replay.parent_run_id, replay.created, points, is_complete, problems)
+    return _Synced(replay.parent_run_id, replay.created, points, is_complete, problems)
 
 
 def _finish(replay: Replay, writer: "_Writer", timeout: float) -> bool:
-    """Send what is left; what the store does not take in time becomes a problem."""
     is_complete = writer.close(timeout)
     if not is_complete:
-        name = f"{replay.record.folder.parent.name}/{replay.record.folder.name}"
-        replay.calls.problems.add(
-            "not in the store",
+        folder = replay.record.folder
+        text = (
             f"the store did not answer for {timeout:g} s ({writer.last_error}); the journal has "
-            f"everything. Run `tuneparts sync {name}` when it is back.",
-            writer.waiting,
+            f"everything. Run `tuneparts sync {folder.parent.name}/{folder.name}` when it is back."
         )
+        replay.calls.problems.add("not in the store", text, writer.waiting)
     return is_complete
 
 
 class _Writer:
     """A thread that calls `advance` about once a second while there is news, until it succeeds.
 
-    Nothing waits in memory: a call of `wake` only counts, and what is to be sent is on disk.
+    It starts after `patience` seconds, or when something urgent is to be sent.
     """
 
     def __init__(
-        self,
-        advance: Callable[[], None],
-        calls: store._Calls,
-        *,
-        interval: float = 1.0,
-        first_delay: float = 0.25,
-        patience: float = 0.0,
-    ) -> None:
-        """Start after `patience` seconds, or when something urgent is to be sent."""
+        self, advance: Callable[[], None], calls: store._Calls, *, interval: float = 1.0,
+        first_delay: float = 0.25, patience: float = 0.0,
+    ) -> None:  # fmt: skip
         self.retries = 0
         self.last_error: str | None = None
         """Why the store takes nothing right now; None when it does."""
@@ -151,22 +125,18 @@ class _Writer:
         self._interval = interval
         self._first_delay = first_delay
         self._changed = threading.Condition()
-        self._asked = self._done = 0
-        """How often it was woken, and how many of these have arrived; guarded by `_changed`."""
+        self._asked = self._done = 0  # how often it was woken, and how many of these have arrived
         self._patience, self._urgent = patience, threading.Event()
-        self._hurry = threading.Event()
-        self._abandoned = threading.Event()
+        self._hurry, self._abandoned = threading.Event(), threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
         self._thread.start()
 
     @property
     def waiting(self) -> int:
-        """Events and requests that have not arrived."""
         return self._asked - self._done
 
     def wake(self, *, is_urgent: bool = True) -> None:
-        """Say that there is something more to send; returns at once."""
         if is_urgent:
             self._urgent.set()
         with self._changed:
@@ -182,10 +152,7 @@ class _Writer:
             return self._changed.wait_for(lambda: self._done >= wanted, timeout)
 
     def close(self, timeout: float) -> bool:
-        """Send what is left and end the thread; returns whether everything arrived.
-
-        Gives up after `timeout` seconds without progress, not before a long journal is sent.
-        """
+        """Send what is left and end the thread; gives up after `timeout` seconds of no progress."""
         self._closing = True
         self.wake()
         self._hurry.set()
@@ -211,7 +178,6 @@ class _Writer:
             self._hurry.wait(self._interval)
 
     def _deliver(self) -> bool:
-        """Repeat `advance` until it succeeds; false when abandoned."""
         delay = self._first_delay
         while not self._abandoned.is_set():
             self._hurry.clear()

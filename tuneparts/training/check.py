@@ -31,7 +31,7 @@ def refuse_target(config: BaseModel, task: Task, reason: str) -> None:
 
 
 def _check_hypers(hypers: Hypers, task: Task, *, learnable: bool) -> None:
-    """Refuse hypers that mean nothing for a task, and call those of one's own on two examples."""
+    """Refuse hyperparameters that mean nothing for a task; call your own on two examples."""
     present = hypers.acting_on("inputs")
     if task.has_tokens and present:
         raise ConfigError(
@@ -79,7 +79,7 @@ def _try_hyper(name: str, hyper: Hyper, task: Task, *, learnable: bool) -> None:
         found = hyper.part(shapes, name=name, learnable=learnable)(*calls[place])
     except ConfigError:
         raise
-    except Exception as error:  # whatever somebody else's hyper raises
+    except Exception as error:  # whatever somebody else's hyperparameter raises
         raise ConfigError(
             f"`{name}` acts on {place}, but {type(hyper).__name__} raised {type(error).__name__} "
             f"for inputs of shape {task.in_shape} and {task.num_outputs} outputs: {error}"
@@ -88,7 +88,7 @@ def _try_hyper(name: str, hyper: Hyper, task: Task, *, learnable: bool) -> None:
     wanted = () if place == "weights" else tuple(calls[place][0].shape)
     if shape != wanted:
         raise ConfigError(
-            f"a hyper of {place} returns shape {wanted} here, but `{name}` returned {shape}."
+            f"what acts on {place} returns shape {wanted} here, but `{name}` returned {shape}."
         )
 
 

@@ -14,7 +14,6 @@ from tuneparts.core import atomic
 from tuneparts.core.errors import CheckpointError
 
 MAGIC = b"tuneparts checkpoint 1\n"
-"""First bytes of every checkpoint."""
 _JSON = b"{"
 """First byte of a state without tensors, which is written without torch."""
 

@@ -9,13 +9,13 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 import tuneparts
 from tuneparts.core import import_path, schema
-from tuneparts.core.config import Config
+from tuneparts.core.config import Config, usually
 from tuneparts.core.errors import ConfigError
 from tuneparts.hypers import Augmentation, HyperGradient, Hypers
 from tuneparts.nets import Mlp, Net
@@ -39,8 +39,8 @@ class Runtime(Config):
     precision: Literal["float32", "tf32", "bf16"] = "float32"
     """`float32` has no shortcuts, on GPUs neither. `tf32` lets NVIDIA GPUs round the factors of
     products to 10 bits in training steps; elsewhere it is float32. `bf16` computes the net in
-    bfloat16 by autocast in updates. Weights, optimisers, augmentation, losses, hyper steps,
-    evidence, clustering and scores stay in float32 or better."""
+    bfloat16 by autocast in updates. Weights, optimisers, augmentation, losses, hyperparameter
+    steps, evidence, clustering and scores stay in float32 or better."""
     compile: bool = False
     """Compile the net by `torch.compile`: a minute at the start, fewer and larger kernels then."""
     channels_last: bool | None = None
@@ -77,16 +77,11 @@ class Runtime(Config):
 
 
 class Optimiser(Config):
-    """SGD or Adam, with a schedule over the budget."""
+    """What `Adam` and `Sgd` share: the rate, its schedule over the budget, and weight decay."""
 
-    kind: Literal["sgd", "adam"] = "adam"
-    """Which optimiser steps the weights."""
+    kind: str
     lr: float = Field(default=1e-3, gt=0)
     """Learning rate at its highest."""
-    momentum: float = Field(default=0.9, ge=0, lt=1)
-    """SGD only."""
-    nesterov: bool = False
-    """SGD only."""
     weight_decay: float = Field(default=0.0, ge=0)
     """Coupled L2: added to the gradient."""
     schedule: Literal["constant", "cosine", "steps"] = "constant"
@@ -142,16 +137,30 @@ class Optimiser(Config):
             for names, rule in rules
             if names & named.keys()
         ]
-        if self.kind == "adam":
-            return adam(groups, lr=self.lr, weight_decay=self.weight_decay)
-        # Not fused: that fails where a parameter has its first gradient later than others.
-        return torch.optim.SGD(
-            groups,
-            lr=self.lr,
-            momentum=self.momentum,
-            nesterov=self.nesterov,
-            weight_decay=self.weight_decay,
-        )
+        if isinstance(self, Sgd):
+            # Not fused: that fails where a parameter has its first gradient later than others.
+            how = self.model_dump(include={"lr", "momentum", "nesterov", "weight_decay"})
+            return torch.optim.SGD(groups, **how)
+        return adam(groups, lr=self.lr, weight_decay=self.weight_decay)
+
+
+class Adam(Optimiser):
+    """Adam (Kingma and Ba 2015)."""
+
+    kind: Literal["adam"] = "adam"
+
+
+class Sgd(Optimiser):
+    """Stochastic gradient descent with momentum."""
+
+    kind: Literal["sgd"] = "sgd"
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    nesterov: bool = False
+    """Use Nesterov's form of momentum."""
+
+
+AnyOptimiser = Annotated[Adam | Sgd, Field(discriminator="kind"), usually("adam")]
+"""The type of a field that holds an optimiser; a mapping without a `kind` is Adam."""
 
 
 class Finetune(Config):
@@ -159,7 +168,7 @@ class Finetune(Config):
 
     fraction: float = Field(default=0.25, gt=0, lt=1)
     """Share of the run's steps, at its end."""
-    optimiser: Optimiser | None = None
+    optimiser: AnyOptimiser | None = None
     """Its schedule runs over the stage; None for that of the run at half its rate,
     which falls along a cosine."""
 
@@ -179,7 +188,7 @@ class Method(Config):
     A method owes `build`, and may say seven things more, each with a default: `metrics` (or, where
     they depend on its fields, `declared_metrics`), `needs_data`, `classes_only`, `takes_runtime`,
     `check`, `measurable` and `can_be_packed`. A `SupervisedMethod` also says what it does with
-    hypers: `hyper_gradient` and `penalises_weights`.
+    hyperparameters: `hyper_gradient` and `penalises_weights`.
 
     The field `method` names the method, so that a config that was written as JSON finds its class
     again. A class outside of this package that builds a learner and has no such field gets one: its
@@ -189,7 +198,7 @@ class Method(Config):
     steps: int = Field(default=400, gt=0)
     """Budget of forward-backwards over one batch."""
     interval: int = Field(default=100, gt=0)
-    """Forward between two reports."""
+    """Steps between two reports."""
     runtime: Runtime | None = None
     """Precision and layout of the steps; None for that of the search."""
     hypers_from: str | None = None
@@ -291,25 +300,30 @@ class Method(Config):
         return False
 
 
-class SupervisedMethod(Method):
-    """A net, its hypers, an optimiser and batches."""
+class _OverBatches(Method):
+    """Batches of the training data, and an optimiser."""
 
-    net: Net = Mlp()
-    """Which net, by name or as a config of its own."""
-    hypers: Hypers = Hypers()
-    """Augmentation and the like: learnt by some methods, given to others."""
-    optimiser: Optimiser = Optimiser()
+    optimiser: AnyOptimiser = Adam()
     batch_size: int = Field(default=50, gt=0)
     """Examples in the batch of one step."""
     train_on: Literal["train", "all"] = "train"
     """`train` keeps the validation split for selection; `all` trains on both."""
     takes_runtime: ClassVar[bool | Literal["compiled"]] = True
+
+
+class SupervisedMethod(_OverBatches):
+    """A net, its hyperparameters, an optimiser and batches."""
+
+    net: Net = Mlp()
+    """Which net, by name or as a config of its own."""
+    hypers: Hypers = Hypers()
+    """Augmentation and the like: learnt by some methods, given to others."""
     penalises_weights: ClassVar[bool] = False
-    """Whether its steps take the penalty of hypers that act on weights."""
+    """Whether its steps take the penalty of hyperparameters that act on weights."""
 
     @property
     def hyper_gradient(self) -> HyperGradient:
-        """By which gradient its learner learns hypers."""
+        """By which gradient its learner learns hyperparameters."""
         return "none"
 
     @model_validator(mode="after")
@@ -335,15 +349,9 @@ class SupervisedMethod(Method):
             check._check_hypers(self.hypers, task, learnable=self.hyper_gradient != "none")
 
 
-class EnsembleMethod(Method):
+class EnsembleMethod(_OverBatches):
     """An optimiser, batches, and what is measured at the end."""
 
-    takes_runtime: ClassVar[bool | Literal["compiled"]] = True
-    optimiser: Optimiser = Optimiser()
-    batch_size: int = Field(default=50, gt=0)
-    """Examples in the batch of one step."""
-    train_on: Literal["train", "all"] = "train"
-    """`train` keeps the validation split for selection; `all` trains on both."""
     augmentation: Augmentation = Augmentation()
     """Crop, flip and cutout of training images, the same for all members."""
     interpolation_points: int = Field(default=0, ge=0)

@@ -30,12 +30,10 @@ class Forward:
 
     @contextmanager
     def training(self) -> Iterator[None]:
-        """A block in which `run` calls nets in this way."""
         with self.runtime.numerics(self.device, is_training=True), _set(self):
             yield
 
     def compiled(self, net: Net) -> Net:
-        """The same net, compiled once."""
         if not isinstance(net, nn.Module):
             raise ConfigError(f"`runtime.compile` is for methods that call one net, not {net!r}.")
         if id(net) not in self._compiled:
@@ -56,10 +54,7 @@ def _set(forward: Forward | None) -> Iterator[None]:
 
 
 def run(net: Net, x: Tensor, *, exactly: bool = False) -> Tensor:
-    """Call a net as the training step around this call wants it.
-
-    If `exactly`, in float32 and not compiled, as hyper steps are.
-    """
+    """Call a net as the step around it wants; if `exactly`, in float32 and not compiled."""
     ran_elsewhere()
     forward = _current.get()
     if forward is None or exactly:

@@ -33,11 +33,11 @@ class Learner(Protocol):
         """Train for one interval and report schema metrics; `test/*` only when finished."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that training changes: weights, optimisers, hypers, generators, stage.
+        """All that training changes: weights, optimisers, hyperparameters, generators, stage.
 
-        Tensors, numbers, strings, and lists or dicts of them, so that a checkpoint loads
-        without unpickling code. What the config alone determines (fixed hypers, the learning
-        rate) stays out: population-based training loads one state under another config.
+        Tensors, numbers, strings, and lists or dicts of them, so that a checkpoint loads without
+        unpickling code. What the config alone determines (fixed hyperparameters, the learning rate)
+        stays out: population-based training loads one state under another config.
         """
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -106,7 +106,7 @@ class Context:
     score_test_always: bool = False
     """Score test data at each interval, for curves; selection never reads it."""
     tasks: TaskRunner | None = None
-    """Where parts of the work can run beside the learner; None where there is no such place."""
+    """Where parts of the work can run next to the learner; None where there is no such place."""
     stream: tuple[str | int, ...] = ()
     """What names the trial among others of its seed: search, arm and index."""
 

@@ -11,7 +11,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,13 +23,7 @@ from tuneparts.data.target import Reduction, Target
 from tuneparts.data.task import Examples
 from tuneparts.hypers.hypers import HyperModule
 from tuneparts.nets.survey import draws_globally, lay_out
-from tuneparts.training.config import (
-    EnsembleMethod,
-    Method,
-    Optimiser,
-    Runtime,
-    SupervisedMethod,
-)
+from tuneparts.training.config import EnsembleMethod, Method, Optimiser, Runtime, SupervisedMethod
 from tuneparts.training.forward import Forward
 from tuneparts.training.learner import Columns, Context
 from tuneparts.training.state import Stateful
@@ -49,10 +42,7 @@ class Step:
 
 
 class FinalModule(nn.Module):
-    """Maps pixels (B, C, H, W) from 0 to 255, real numbers, or whole ones, to outputs (B, K).
-
-    `mean` and `std` are of channels or features, with pixels from 0 to 1; empty for whole numbers.
-    """
+    """Maps pixels from 0 to 255, real numbers, or whole ones (no `mean`) to outputs (B, K)."""
 
     mean: Tensor
     std: Tensor
@@ -76,7 +66,7 @@ class FinalModule(nn.Module):
 
 
 class UnderHypers(nn.Module):
-    """Predicts with a net under its hypers, averaged over draws of a fixed stream."""
+    """Predicts with a net under its hyperparameters, averaged over draws of a fixed stream."""
 
     def __init__(self, net: nn.Module, hypers: HyperModule, seed: int) -> None:
         super().__init__()
@@ -102,11 +92,7 @@ class _MeanOfMembers(nn.Module):
 
 
 class LoopLearner(Stateful, ABC, values=("_steps", "_updates")):
-    """A `Learner` whose interval is a number of steps.
-
-    A method implements `step` and `evaluate`, and names what `step` changes in the `parts` and
-    `values` of its class, see `Stateful`.
-    """
+    """A method implements `step` and `evaluate`, and names what changes, see `Stateful`."""
 
     def __init__(self, config: Method, context: Context) -> None:
         config.check(context.task)
@@ -135,7 +121,6 @@ class LoopLearner(Stateful, ABC, values=("_steps", "_updates")):
 
     @property
     def target(self) -> Target:
-        """What the loss and the scores are of."""
         return self.context.task.target
 
     def laid_out(self, net: nn.Module, in_shape: tuple[int, ...] | None = None) -> nn.Module:
@@ -196,7 +181,6 @@ class LoopLearner(Stateful, ABC, values=("_steps", "_updates")):
 
     @property
     def scored_at_once(self) -> int:
-        """Examples of a batch in evaluation."""
         return EVAL_BATCH
 
     @torch.no_grad()
@@ -215,7 +199,7 @@ class LoopLearner(Stateful, ABC, values=("_steps", "_updates")):
         return {f"corrupted/{name}": sum(row[name] for row in rows) / len(rows) for name in rows[0]}
 
     def count(self, step: Step) -> None:
-        """Count what a step cost; one that moved hypers alone has no training loss."""
+        """Count what a step cost; one that moved hyperparameters alone has no training loss."""
         self._steps += step.cost
         self._updates += "train/loss" in step.losses
 
@@ -229,18 +213,13 @@ class LoopLearner(Stateful, ABC, values=("_steps", "_updates")):
             for number, value in enumerate(values):
                 if not math.isfinite(value):
                     raise DivergedError(
-                        f"`{name}` must stay finite, but is {value} at step {number} after step "
-                        f"{start} (seed {self.context.seed}). Lower the learning rate, or look at "
-                        f"the config: {self.config.model_dump_json()}"
+                        f"`{name}` = {value}, not finite, {number} updates after step {start} "
+                        f"(seed {self.context.seed}). Lower the learning rate, or look at the "
+                        f"config: {self.config.model_dump_json()}"
                     )
         metrics["cost/steps"] = float(self._steps)
-        if self._updates >= 0:
-            metrics["cost/updates"] = float(self._updates)
+        metrics["cost/updates"] = float(self._updates)
         return {**metrics, **self.evaluate(), **self.corrupted_scores()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        # A state from before updates were counted has no count, and gets none.
-        super().restore({"updates": -(10**12), **state})
 
 
 @torch.no_grad()
@@ -292,7 +271,7 @@ class _DataLearner(LoopLearner):
 
 
 class SupervisedLearner(_DataLearner, parts=("hypers",)):
-    """Data on the device, a net with hypers, and scores of it on validation and test data."""
+    """Data on the device, a net with hyperparameters, and its scores."""
 
     config: SupervisedMethod
 
@@ -326,7 +305,7 @@ class SupervisedLearner(_DataLearner, parts=("hypers",)):
         reduction: Reduction = "mean",
         held_out: bool = False,
     ) -> Tensor:
-        """The training loss of the net, or of another, under the hypers: see `loss_on`."""
+        """The training loss of the net, or of another, under the hyperparameters: see `loss_on`."""
         return loss_on(
             batch,
             net=self.net if net is None else net,
@@ -366,10 +345,7 @@ class SupervisedLearner(_DataLearner, parts=("hypers",)):
 
 
 class Release(Stateful, parts=("optimiser", "batches", "augmentation")):
-    """The last stage of a run: ordinary steps of all weights on all data, hypers held.
-
-    Validation-set optimisation calls this fine-tuning (Mlodozeniec et al. 2023, I.4).
-    """
+    """The last stage of a run: steps of all weights on all data (Mlodozeniec et al. 2023, I.4)."""
 
     def __init__(self, learner: SupervisedLearner, optimiser: Optimiser | None) -> None:
         self._net, self._hypers, self._loss = learner.net, learner.hypers, learner.batch_loss
@@ -381,7 +357,6 @@ class Release(Stateful, parts=("optimiser", "batches", "augmentation")):
         self.augmentation = learner.generator("augment release")
 
     def step(self, progress: float) -> Step:
-        """One update."""
         set_lr(self.optimiser, self.config.lr_at(progress))
         batch = self.examples.take(self.batches.next(), of=self.batches)
         with self._hypers.detached():

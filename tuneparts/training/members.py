@@ -36,11 +36,7 @@ ALL_SUBSETS_UP_TO = 6
 
 
 def _differences(logits_MNK: Tensor, labels_N: Tensor) -> dict[str, float]:
-    """Mean accuracy of single members, and disagreement and diversity over pairs of them.
-
-    Disagreement is the fraction of examples with different predictions. Diversity divides it by the
-    error of one of the two, over both choices (Fort et al. 2019), if any member errs.
-    """
+    """Accuracy of members; disagreement of pairs, and that over the error (Fort et al. 2019)."""
     predicted_MN = logits_MNK.argmax(dim=2)
     error_M = (predicted_MN != labels_N).double().mean(dim=1)
     values = {"member_accuracy": 1 - float(error_M.mean())}
@@ -88,11 +84,7 @@ def _subsets(num_members: int) -> list[tuple[int, ...]]:
 def _operating_points(
     logits_MNK: Tensor, labels_N: Tensor, flops: Sequence[int]
 ) -> list[OperatingPoint]:
-    """The points of all subsets, cheapest first.
-
-    `flops` are of each member for one example; one number where members cannot run alone, and all
-    of them are the only point.
-    """
+    """The points of all subsets, cheapest first; one where `flops` is of all members together."""
     points, target = [], Classes()
     run_alone = len(flops) == len(logits_MNK)
     for members in _subsets(len(logits_MNK)) if run_alone else [tuple(range(len(logits_MNK)))]:
@@ -105,10 +97,7 @@ def _operating_points(
 def nested_points(
     predictions: Sequence[tuple[tuple[int, ...], Tensor]], labels_N: Tensor, added: Sequence[int]
 ) -> list[OperatingPoint]:
-    """The points of members that are always evaluated in one order, each on top of the last.
-
-    `predictions` are members and their logits (N, K), `added` the operations that each member adds.
-    """
+    """The points of members that are always evaluated in one order, each on top of the last."""
     points = []
     for (members, logits_NK), cost in zip(predictions, accumulate(added), strict=True):
         found = Classes().scores(logits_NK, labels_N)
@@ -120,11 +109,8 @@ def nested_points(
 def _accuracies_between(
     one: nn.Module, other: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], num_points: int
 ) -> list[float]:
-    """Accuracy at equally spaced points from `one` to `other`, both ends included.
-
-    A dip along the line says that the members are in different basins (Fort et al. 2019). There are
-    no valid running statistics in between, so norms use those of the batch.
-    """
+    """Accuracy on the line from `one` to `other`, ends included (Fort et al. 2019)."""
+    # No running statistics are valid in between, so norms use those of the batch.
     data = list(batches)
     between = deepcopy(one).train()
     ends = [dict(net.named_parameters()) for net in (one, other)]
@@ -188,10 +174,7 @@ class NetMembers(Members):
     def backward(
         self, batches: Sequence[Batch], loss: Callable[[Tensor, Tensor], Tensor]
     ) -> Tensor:
-        """Add the gradients of the sum of all members' losses (M,) to the parameters' `grad`.
-
-        Shared weights are computed once; the activations of one member at a time are in memory.
-        """
+        """Add the gradients of all losses (M,) to `grad`, one member's activations in memory."""
         losses, found = [], []
         for net, own, (x, y_B) in zip(self.nets, self.lent(), batches, strict=True):
             leaves = {name: weight.detach().requires_grad_() for name, weight in own.items()}
@@ -255,7 +238,6 @@ class MembersLearner(_DataLearner, parts=("model", "optimiser", "_batches", "_au
         return cross_entropy(outputs_BK, y_B, reduction=reduction, label_smoothing=smoothing)
 
     def losses(self, x: Tensor, y_B: Tensor) -> Tensor:
-        """Mean loss of each member (M,)."""
         outputs_MBK = run(self.model, x)
         M = len(outputs_MBK)
         repeated = y_B.repeat(M, *[1] * (y_B.ndim - 1))
@@ -263,7 +245,6 @@ class MembersLearner(_DataLearner, parts=("model", "optimiser", "_batches", "_au
         return flat.view(M, -1).mean(dim=1)
 
     def combined(self, outputs_MBK: Tensor) -> Tensor:
-        """The prediction (B, K) of all members together."""
         return self.target.combined(outputs_MBK)
 
     def objective(self, loss_M: Tensor) -> Tensor:

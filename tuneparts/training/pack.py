@@ -36,7 +36,7 @@ from tuneparts.training.state import _lay_out_moments
 from tuneparts.training.step import Batch, set_lr
 
 Acts = Sequence[tuple[Act, torch.Generator] | None]
-"""What the hypers of each slot do at dropout layers, and what they draw from; empty for nothing."""
+"""What each slot does at dropout layers, and what it draws from; empty for nothing."""
 _Form = Callable[[Tensor], Tensor]
 _AS_THEY_ARE = (
     nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.ELU, nn.Tanh, nn.Sigmoid, nn.Softplus,
@@ -51,8 +51,8 @@ _SHARED = {"kind", "momentum", "nesterov", "scalar_lr_factor"}
 def pack_key(config: SupervisedMethod) -> str:
     """What the configs of one pack have in common, as text.
 
-    The numbers of hypers may differ, but not whether they do something. Where several samples are
-    averaged, those at an end of their range may not: there a hyper may draw nothing.
+    The numbers of hyperparameters may differ, but not whether they do something. Where several
+    samples are averaged, those at an end of their range may not: one there may draw nothing.
     """
     hypers, parts = config.hypers, {}
     for name, hyper in hypers.parts.items():
@@ -183,7 +183,6 @@ class Pack:
         return torch.stack([by_slot.get(slot, drawn[0]) for slot in range(self._width)])
 
     def _losses(self, outputs_PNK: Tensor, y_B: Tensor) -> Tensor:
-        """The loss of each slot (P,)."""
         target, P = self._first.target, self._width
         if self._is_plain:
             outputs = self._first.hypers.combined(outputs_PNK.flatten(0, 1), training=True)
@@ -197,11 +196,7 @@ class Pack:
 
 
 class _PackedNet:
-    """P nets in one.
-
-    Parameters and buffers of the nets, by slot, become views of `tensors`. Slots without a net hold
-    copies of the first, whose outputs are not used. Inputs (N, ...) of one net have `num_dims`.
-    """
+    """P nets in one, whose tensors become views; slots without a net hold copies of the first."""
 
     def __init__(self, nets: Mapping[int, nn.Module], width: int, num_dims: int) -> None:
         self._width, self._num_dims = width, num_dims
@@ -219,7 +214,7 @@ class _PackedNet:
         forms = [self._form(*one) for one in _leaves(self._first)] if num_dims in (2, 4) else [None]
         self._forms = [form for form in forms if form is not None]
         self.has_forms = len(self._forms) == len(forms)
-        """Whether all layers are known; only then can hypers act at dropout layers."""
+        """Whether all layers are known; only then can hyperparameters act at dropout layers."""
 
     def __call__(self, x: Tensor, acts: Acts = ()) -> Tensor:
         """Outputs (P, N, O)."""
@@ -281,7 +276,6 @@ class _PackedNet:
 
 
 def _wide(x_PNCHW: Tensor) -> Tensor:
-    """Stacked images in the wide layout."""
     P, N, C, H, W = x_PNCHW.shape
     return x_PNCHW.permute(1, 3, 4, 0, 2).reshape(N, H, W, P * C).permute(0, 3, 1, 2)
 

@@ -2,9 +2,8 @@
 
 glibc gives large blocks back to the kernel as soon as they are free, and the next step takes a page
 fault for each 4 KiB of its activations: half the time of a step of a small ResNet. Threads wait for
-each other in every layer: on a busy machine small steps took six to thirteen times as long on two
-(docs/log.md). The rule looks at sizes and not at the clock, so that numbers stay the same: threads
-add in another order.
+each other in every layer, so that small steps are quicker on one (docs/log.md). The rule looks at
+sizes and not at the clock, so that numbers stay the same: threads add in another order.
 """
 
 import ctypes

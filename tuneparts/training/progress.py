@@ -28,9 +28,8 @@ def run_through(
 ) -> list[Mapping[str, float]]:
     """Advance a learner until it has finished, and return what each interval reported.
 
-    A bar moves at the end of each interval, with `what` before it, on standard error if `console`
-    is None; or `report` is called with the metrics. After each interval but the last the state is
-    kept in the file `partial`, from which a run of the same `key` goes on after it was stopped.
+    A bar with `what`, or `report`, says how far it is. After each interval but the last the state
+    is kept in the file `partial`, from which a run of the same `key` goes on.
     """
     rows: list[Mapping[str, float]] = []
     state: dict[str, Any] = {}

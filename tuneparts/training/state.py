@@ -24,11 +24,6 @@ class Stateful:
     `values` are attributes that are replaced: numbers, strings, tensors, flat dataclasses, None,
     and lists, tuples or dicts of them. A subclass names its own; those of its base come first.
     `state_dict` holds each under its name without a leading underscore.
-
-        class Walk(Stateful, parts=("_steps",), values=("position",)):
-            def __init__(self) -> None:
-                self._steps = torch.Generator().manual_seed(0)
-                self.position = 0
     """
 
     _state_parts: ClassVar[tuple[str, ...]] = ()
@@ -106,7 +101,6 @@ def _is_part(value: Any) -> bool:
 
 
 def _part_state(part: Any) -> Any:
-    """What is saved of a part; None for none."""
     if isinstance(part, dict):
         return {key: _part_state(item) for key, item in part.items()}
     if isinstance(part, torch.Generator):
@@ -140,10 +134,7 @@ def _load(part: Any, state: Any) -> None:
 
 
 def _lay_out_moments(optimiser: torch.optim.Optimizer) -> None:
-    """Bring the moments of parameters into the memory layout of the parameters.
-
-    torch's fused kernels read both in memory order, and are silently wrong where strides differ.
-    """
+    """Give moments the strides of parameters: fused kernels are silently wrong otherwise."""
     for parameter, moments in optimiser.state.items():
         for name, value in moments.items():
             is_moment = isinstance(value, Tensor) and value.shape == parameter.shape

@@ -27,11 +27,7 @@ def loss_on(
     reduction: Reduction = "mean",
     held_out: bool = False,
 ) -> Tensor:
-    """The training loss of a net, or a subnetwork, under its hypers.
-
-    The hypers, which draw from `generator`, are differentiated with the rest, unless inside
-    `hypers.detached()`. If `held_out`, judge by the likelihood alone, as a hyper step does.
-    """
+    """The training loss of a net under its hyperparameters; held out, by likelihood alone."""
     x, y_B = batch
     outputs_BK = hypers.predict(
         lambda inputs: run(net, inputs, exactly=held_out), x, generator=generator, training=True
@@ -80,10 +76,7 @@ def step_rates(optimiser: torch.optim.Optimizer) -> dict[Tensor, float]:
 def recalibrate(
     net: nn.Module, batches: Iterable[Tensor], forward: Callable[[Tensor], Tensor]
 ) -> None:
-    """Replace every BatchNorm's running statistics by plain averages over these inputs.
-
-    Everything else of the net runs in eval mode. A net without BatchNorm is left alone.
-    """
+    """Replace BatchNorm's running statistics by plain averages over these inputs, in eval mode."""
     kind = nn.modules.batchnorm._BatchNorm
     norms = [m for m in net.modules() if isinstance(m, kind) and m.track_running_stats]
     if not norms:

@@ -162,7 +162,7 @@ def test_the_evidence_is_a_number_of_all_data(context, small):
 
 
 def test_what_cannot_be_is_refused_with_the_cure(context, small):
-    with pytest.raises(ConfigError, match="the hyper `temperature` acts on outputs"):
+    with pytest.raises(ConfigError, match="`temperature` acts on outputs"):
         _learner(context, small, hypers={**HYPERS, "temperature": 2.0})
     with pytest.raises(ConfigError, match="the net has none"):
         last_linear(nn.Sequential(nn.Conv2d(1, 1, 1)))

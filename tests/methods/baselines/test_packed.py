@@ -184,8 +184,7 @@ def test_configs_that_cannot_be_packed_together_have_other_keys() -> None:
     other = {
         "net.hidden": 7,
         "batch_size": 9,
-        "optimiser.kind": "sgd",
-        "optimiser.momentum": 0.5,
+        "optimiser": {"kind": "sgd", "momentum": 0.5},
         "hypers.samples": 3,
         "hypers.affine.shear": 0.0,  # at no effect
         "hypers.noise": 0.1,

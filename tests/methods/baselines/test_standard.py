@@ -50,7 +50,7 @@ def test_validation_scores_exist_only_where_data_is_held_out(context: Context) -
 
 
 def test_a_diverging_run_names_the_step_and_the_config(context: Context) -> None:
-    with pytest.raises(DivergedError, match=r"step \d+ after pass 0 .*\"lr\":1e\+20"):
+    with pytest.raises(DivergedError, match=r"updates after step 0 .*\"lr\":1e\+20"):
         history(context, **{"optimiser.kind": "sgd", "optimiser.lr": 1e20})
 
 

@@ -13,6 +13,7 @@ from tuneparts.core.config import parse
 from tuneparts.data.task import Examples
 from tuneparts.methods.baselines.config import ValidationSet
 from tuneparts.methods.partitioned import Partitioned
+from tuneparts.methods.partitioned.config import PUBLISHED
 from tuneparts.training import checkpoint
 from tuneparts.training.learner import Context
 
@@ -40,6 +41,7 @@ def test_it_is_partitioned_training_with_all_weights_in_the_first_partition(
     optimiser = {"kind": kind, "lr": 0.01, "schedule": "cosine"}
     ours = _learner(context, small, holdout=holdout, optimiser=optimiser, hyper_every=every)
     fields = {
+        **PUBLISHED,
         **small,
         "hypers": LEARNT,
         "hyper_lr": 0.02,

@@ -227,7 +227,7 @@ def test_heads_norms_biases_and_frozen_weights_are_not_counted_and_tied_ones_onc
     net.again.weight = net.embed.weight
     net.alias = net.mix
     net.lstm.weight_hh_l0.requires_grad_(False)
-    assert _unshared_weights(net, ["mix"], ["head"]) == {
+    assert _unshared_weights(net, ["mix", "head"]) == {
         "embed.weight": EMBEDDING,
         "lstm.weight_ih_l0": 4 * 16 * 8,
     }

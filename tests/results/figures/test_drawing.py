@@ -80,7 +80,7 @@ def test_all_arms_are_in_focus_while_there_are_colours():
 def test_of_many_arms_usual_and_searching_ones_come_first_and_followers_last():
     arms = [ArmCard(f"arm_{i}", "m", 1, (0,)) for i in range(18)]
     arms += [ArmCard("partitioned", "m", 1, (0,)), ArmCard("tpe", "m", 9, (0,))]
-    arms += [ArmCard("retrained", "m", 1, (0,), follows="partitioned")]
+    arms += [ArmCard("retrained", "m", 1, (0,), source="partitioned")]
     metadata = RunCard("s", "q", tuple(arms))
     shown = in_focus(metadata)
     assert len(shown) == MOST_ARMS

@@ -1,4 +1,4 @@
-"""Hypers over steps, against scores, and what they do to examples."""
+"""Hyperparameters over steps, against scores, and what they do to examples."""
 
 import base64
 import io
@@ -39,7 +39,9 @@ def test_a_family_shares_a_panel_and_panels_are_limited(trials, steps, metadata)
     wide = pd.concat([steps, *extra])
     drawing = hypers(RunData(metadata, trials, wide))
     assert len([key for key in drawing.figure.layout if key.startswith("xaxis")]) == MAX_PANELS
-    assert "2 more hypers" in drawing.caption  # 11 names, keep.* is one: 10 panels
+    assert (
+        " 2 more are in the data file only" in drawing.caption
+    )  # 11 names, keep.* is one: 10 panels
     assert set(drawing.data["metric"]) == {f"hyper/{name}" for name in ["rotation", *more]}
 
 

@@ -168,7 +168,7 @@ ARMS = (
     ArmCard("federated", "federated", 1, (0, 1)),
     ArmCard("fedavg", "fedavg", 1, (0, 1)),
     ArmCard("random", "fedavg", 2, (0, 1)),
-    ArmCard("again", "fedavg", 1, (0, 1), follows="federated"),
+    ArmCard("again", "fedavg", 1, (0, 1), source="federated"),
 )
 
 
@@ -223,7 +223,7 @@ def test_a_window_averages_the_evaluations_so_far(federated) -> None:
     own = data[(data["arm"] == "federated") & (data["seed"] == 0)]
     assert own["value"].tolist() == pytest.approx([0.5, 0.55, 0.65])
     assert "over 2 evaluations" in communication(federated, "val/accuracy", "2").caption
-    with pytest.raises(ConfigError, match="at least 1, but got `0`"):
+    with pytest.raises(ConfigError, match="Give at least 1"):
         communication(federated, "val/accuracy", "0")
 
 
@@ -242,5 +242,5 @@ def test_the_page_shows_every_table_under_its_own_heading(federated) -> None:
     hyper = replace(federated, trials=federated.trials.assign(**{"hyper/rotation": 1.0}))
     text = _page(hyper, {})
     headings = re.findall(r"<h2>([^<]+)</h2>\s*<div class=\"wide\"[^>]*><table", text)
-    assert headings[:3] == ["Scores and costs", "Hypers", "Communication"]
+    assert headings[:3] == ["Scores and costs", "Hyperparameters", "Communication"]
     assert "% of fedavg" in text.partition("<h2>Communication</h2>")[2]

@@ -64,7 +64,7 @@ def test_incumbents_are_what_selection_would_choose_at_each_time(scores):
 def test_follower_starts_at_the_end_of_its_leaders_bill():
     arms = (
         ArmCard("lead", "m", 1, (0, 1)),
-        ArmCard("tail", "m", 1, (0, 1), follows="lead"),
+        ArmCard("tail", "m", 1, (0, 1), source="lead"),
     )
     trials = pd.DataFrame(
         [row("lead", s, 0, "finished", NAN, 0.8, 10 + s) for s in (0, 1)]
@@ -180,7 +180,7 @@ def test_trials_that_depend_on_each_other_make_no_curve():
 
 def test_an_arm_that_follows_a_selecting_one_is_not_set_against_it():
     random, one = run_data_of(0.5).metadata.arms
-    run_data = with_arms(run_data_of(0.5), random, replace(one, follows="random"))
+    run_data = with_arms(run_data_of(0.5), random, replace(one, source="random"))
     assert equivalents(run_data, "test/accuracy", expected_best(run_data, "test/accuracy")).empty
 
 

@@ -11,7 +11,7 @@ from tuneparts.core.errors import TunepartsError
 from tuneparts.hypers import Hyper
 from tuneparts.search.algorithms.sampler import _parameters, _suggested
 from tuneparts.search.space import Choice, Dimension, Int, Uniform
-from tuneparts.training.config import Optimiser
+from tuneparts.training.config import Adam, Sgd
 
 MOMENTUM = Uniform(low=0, high=0.9)
 SGD = {"kind": "sgd", "lr": Uniform(low=1e-3, high=1.0, log=True), "momentum": MOMENTUM}
@@ -35,7 +35,7 @@ def test_choices_are_equally_likely() -> None:
 OPTIONS = [
     (None, 1, "a", 2.5, True),
     ((0.9, 0.99), (0.5, 0.9), None),
-    (Optimiser(kind="sgd"), Optimiser(lr=0.1)),
+    (Sgd(), Adam(lr=0.1)),
     ({"kind": "sgd"}, {"kind": "adam", "milestones": [0.5]}),
     (Hyper, Dimension),
 ]
@@ -77,7 +77,7 @@ def test_a_nested_choice_survives_json_draws_from_all_and_contains_its_draws(dim
 
 
 def test_a_part_of_a_config_may_have_more_fields_than_the_option() -> None:
-    whole = Optimiser(kind="sgd", lr=0.1, momentum=0.5).model_dump(mode="json")
+    whole = Sgd(lr=0.1, momentum=0.5).model_dump(mode="json")
     assert NESTED.encoded(whole) == "sgd"
     assert {name: value for name, _, value in NESTED.leaves("o", whole)} | {"o": 0} == {
         "o": 0, "o[sgd].lr": 0.1, "o[sgd].momentum": 0.5,

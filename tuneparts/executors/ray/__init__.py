@@ -9,7 +9,7 @@ from tuneparts.core import atomic, settings
 from tuneparts.core.redaction import RedactingFilter
 from tuneparts.executors.place import Place, bundles
 from tuneparts.executors.ray import cluster
-from tuneparts.executors.worker import TrialSetting
+from tuneparts.executors.setting import TrialSetting
 from tuneparts.search.code import Code
 from tuneparts.search.plan import Plan
 

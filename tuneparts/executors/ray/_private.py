@@ -1,8 +1,7 @@
-"""What makes a local Ray private: loopback only, a token of its own, and a folder of its own.
+"""What makes a local Ray private: loopback only, with its own token and folder.
 
-Whoever reaches a Ray and knows its token runs any code as its user. By itself Ray listens on all
-interfaces, keeps the token where the default file mode lets others read it, and leaves the logs of
-its workers, which hold all that trials print, in a folder of the machine.
+By itself Ray listens on all interfaces, lets others read the token, and leaves the logs of its
+workers in a folder of the machine.
 """
 
 import os
@@ -30,7 +29,9 @@ def surroundings() -> Iterator[Path]:
 
     Shut Ray down inside the block. Afterwards the environment of this process is as it was.
     """
-    base = tempfile.gettempdir()
+    from ray._private import ray_constants
+
+    before, base = ray_constants.ENABLE_RAY_CLUSTER, tempfile.gettempdir()
     base = base if len(base) <= _LONGEST_FOLDER else "/tmp"
     folder = Path(tempfile.mkdtemp(prefix="tuneparts-", dir=base))  # mode 700
     token = folder / "token"
@@ -42,9 +43,11 @@ def surroundings() -> Iterator[Path]:
         "RAY_AUTH_TOKEN_PATH": str(token),
     }
     try:
-        with _loopback_in_this_process(), _environment(values, without=("RAY_AUTH_TOKEN",)):
-            yield folder / "ray"  # a folder of its own: Ray opens it to everybody
+        ray_constants.ENABLE_RAY_CLUSTER = False  # Ray has read the switch when it was imported
+        with _environment(values, without=("RAY_AUTH_TOKEN",)):
+            yield folder / "ray"  # not the folder itself: Ray opens it to everybody
     finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -73,19 +76,6 @@ def _read_again() -> None:
         core: Any = _raylet
         core.Config.initialize("")  # first: its threads must not look for a token that is gone
         core.AuthenticationTokenLoader.instance().reset_cache()
-
-
-@contextmanager
-def _loopback_in_this_process() -> Iterator[None]:
-    """Throw the switch also where Ray was imported, and so has read it, before us."""
-    from ray._private import ray_constants
-
-    before = ray_constants.ENABLE_RAY_CLUSTER
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    try:
-        yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 def refuse_wide(before: set[str]) -> None:
@@ -117,7 +107,6 @@ def wide_doors() -> set[str]:
 
 
 def _family() -> set[int]:
-    """This process and all that descend from it."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -133,7 +122,6 @@ def _family() -> set[int]:
 
 
 def _sockets(pid: int) -> set[str]:
-    """Inodes of a process's sockets."""
     found = set()
     try:
         for link in Path(f"/proc/{pid}/fd").iterdir():

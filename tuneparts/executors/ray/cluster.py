@@ -51,9 +51,8 @@ def prepare(address: str | None) -> None:
 def joined(address: str | None, *, cpus: float | None = None) -> Iterator[None]:
     """Be in the cluster at HOST:PORT inside the block, or in a private one that ends with it.
 
-    Workers of a cluster get the driver's own code, so that it need not be in their image. A
-    driver that is itself a Ray job was sent with its code, and so are its workers. `cpus` are those
-    of a private one; all that this process may use when not given.
+    Workers get the driver's own code, so that it need not be in their image. `cpus` are those of a
+    private one; all that this process may use when not given.
     """
     prepare(address)
     with ExitStack() as around:
@@ -105,7 +104,7 @@ def _init(**options: Any) -> None:
 def _knock(address: str) -> None:
     """Raise an OSError where nobody listens; Ray itself would try for two minutes."""
     host, _, port = address.rpartition(":")
-    if host and port.isdecimal():  # Ray knows names of its own, such as `auto`
+    if host and port.isdecimal():  # Ray knows other names, such as `auto`
         socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_SECONDS).close()
 
 
@@ -114,12 +113,6 @@ def nodes() -> dict[str, dict[str, float]]:
     import ray
 
     return {node["NodeID"]: dict(node["Resources"]) for node in ray.nodes() if node["Alive"]}
-
-
-def _nodes_at(address: str) -> list[dict[str, float]]:
-    """List what each node of a cluster has; it is joined for that, unless this process has."""
-    with joined_once(address):
-        return list(nodes().values())
 
 
 @contextmanager
@@ -135,8 +128,7 @@ def joined_once(address: str | None, *, cpus: float | None = None) -> Iterator[N
 def _has_autoscaler() -> bool:
     """Whether something may add nodes to the cluster; true where Ray does not say.
 
-    Every head node has a monitor. One that was given no description of nodes only mirrors those
-    that are there: each is of a type of its own, which is named after it.
+    Without an autoscaler each node is of a type of its own, which is named after it.
     """
     from ray._private.ray_constants import DEBUG_AUTOSCALING_STATUS
     from ray.experimental.internal_kv import _internal_kv_get
@@ -175,17 +167,13 @@ def _demanded(bundles: Sequence[Amounts]) -> Iterator[None]:
     """Have tasks that need these bundles, and do nothing, wait inside the block."""
     import ray
 
-    task = ray.remote(_nothing)
+    task = ray.remote(lambda: None)
     waiting = [task.options(max_retries=0, **options(one)).remote() for one in bundles]
     try:
         yield
     finally:
         for reference in waiting:
             ray.cancel(reference, force=True)
-
-
-def _nothing() -> None:
-    pass
 
 
 def options(bundle: Amounts) -> dict[str, Any]:
@@ -198,10 +186,7 @@ def options(bundle: Amounts) -> dict[str, Any]:
 
 
 def _refuse_unshared(storage: str) -> None:
-    """Raise if a node that could run trials does not see what is written here.
-
-    A trial that goes on there would find no checkpoint: it would begin anew, or fail.
-    """
+    """Raise if a node that could run trials does not see what is written here."""
     others = _other_nodes()
     if not others:
         return

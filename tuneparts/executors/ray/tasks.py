@@ -1,9 +1,7 @@
 """Runs jobs as streaming Ray tasks: Ray queues and places them, the plan decides.
 
-Each job is a task of its own, with the resources of its arm, that yields what each interval
-reports. Ray keeps the processes between tasks, so data is sent to each once, and tasks that wait
-for a place are what an autoscaler sees as demand. Few wait at a time: the plan may want something
-else to go first by the time that there is a place.
+Each job is a task of its own, with the resources of its arm. Few wait at a time: the plan may want
+something else to go first by the time that there is a place.
 """
 
 import logging
@@ -22,13 +20,14 @@ from ray.exceptions import RayError
 from tuneparts.core.errors import StorageError, WorkerError
 from tuneparts.core.redaction import redact
 from tuneparts.executors._driver import Job
-from tuneparts.executors._watchdog import IN_WORKER
+from tuneparts.executors._watchdog import IN_WORKER, give_back_memory
 from tuneparts.executors.place import Amounts, slots
 from tuneparts.executors.ray import cluster
-from tuneparts.executors.worker import Report, TrialSetting, _give_back_memory, reports_of
+from tuneparts.executors.setting import TrialSetting
+from tuneparts.executors.worker import Report, reports_of
 from tuneparts.search.code import Code
-from tuneparts.search.groups import Group
 from tuneparts.search.queue import Waiting
+from tuneparts.search.segment import Group
 from tuneparts.training.process import keep_freed_memory
 
 _LOOK = 1.0
@@ -55,10 +54,8 @@ class _Task(Job):
 class _Tasks:
     """Runs the jobs of a search on the Ray that this process has joined.
 
-    Args:
-        needs: arm -> what a trial reserves: its own bundle, then those of its tasks.
-        storage: where checkpoints are.
-        cpus: CPUs that trials may hold in all; None for all that there are.
+    `needs` are arm -> what a trial reserves: its own bundle, then those of its tasks. Trials hold
+    `cpus` in all at most.
     """
 
     def __init__(
@@ -74,10 +71,8 @@ class _Tasks:
 
     def warm_up(self, queued: Iterable[Waiting]) -> None:
         """Let processes start and import what trials need while the driver reads the data."""
-        nodes, remote = (
-            list(cluster.nodes().values()),
-            ray.remote(max_calls=0, max_retries=0)(_warm_up),
-        )
+        nodes = list(cluster.nodes().values())
+        remote = ray.remote(max_calls=0, max_retries=0)(_warm_up)
         for waiting in queued:
             need = self._needs[waiting.arm]
             for _ in range(slots(need, nodes, most=min(waiting.count, 64))):
@@ -136,7 +131,7 @@ class _Tasks:
 
 
 _settings: dict[Any, TrialSetting] = {}
-"""What the trials of the last search share that this process served: data is read once."""
+"""What the trials of the last search in this process share: data is read once."""
 
 
 def _warm_up(is_training: bool) -> None:
@@ -147,9 +142,8 @@ def _warm_up(is_training: bool) -> None:
 def _train(shared: list[Any], group: Group, share: Mapping[str, Any]) -> Iterator[list[Report]]:
     """In a worker: execute a group, and yield what each interval reports of its segments.
 
-    The first list is empty, and says that the task has begun. Without last reports, which are
-    `done`, the storage did not answer; the trial's log says why. No exception leaves a worker,
-    because Ray would write its text down.
+    The first list is empty, and says that the task has begun. No exception leaves a worker, because
+    Ray would write its text down: where the storage did not answer, no report is `done`.
     """
     yield []
     if shared[0] not in _settings:
@@ -168,7 +162,7 @@ def _train(shared: list[Any], group: Group, share: Mapping[str, Any]) -> Iterato
     except StorageError:
         return
     finally:
-        _give_back_memory()
+        give_back_memory()
 
 
 def _use_given_gpu() -> None:
@@ -189,10 +183,7 @@ def _gpu_index(given: object, visible: str | None) -> int:
 
 
 class RayTasks:
-    """The `TaskRunner` of a trial: plain Ray tasks, for which a trial that waits gives up its CPUs.
-
-    Tasks import from `code` too, which the search brings along.
-    """
+    """The `TaskRunner` of a trial: Ray tasks; a trial that waits for them gives up its CPUs."""
 
     def __init__(self, code: Code | None = None) -> None:
         self._code = code or Code()

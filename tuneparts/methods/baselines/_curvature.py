@@ -43,7 +43,6 @@ _SCALED = (Bias, ScalarMultiplier, nn.GroupNorm, nn.LayerNorm)
 def check_memory(
     net: nn.Module, num_examples: int, num_classes: int, *, num_copies: int, max_gb: float
 ) -> None:
-    """Refuse Jacobians of a batch that would not fit, so many copies of which are alive at once."""
     num_weights = sum(p.numel() for p in net.parameters())
     needed = 4 * num_copies * num_examples * num_classes * num_weights / 1e9
     if needed > max_gb:
@@ -59,23 +58,17 @@ def diagonal_ggn(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Logits of a batch and the diagonal of its curvature, summed over the batch.
 
-    Every example is given weights of its own, equal in value, so that one backward pass per class
-    yields the Jacobians of all examples. `predict` maps a net, from inputs (N, ...) to logits
-    (N, K), to averaged logits (B, K). If `differentiable`, the result carries a graph to what
-    `predict` depends on, at the memory of K Jacobians of the batch instead of two.
+    Every example has weights of its own, equal in value, so that one backward pass per class yields
+    all Jacobians. `predict` maps a net, from inputs (N, ...) to logits (N, K), to averaged logits
+    (B, K). If `differentiable`, the memory is that of K Jacobians of the batch instead of two.
     """
     own = {name: p.detach() for name, p in net.named_parameters() if p.requires_grad}
-    copies = {
-        name: p.expand(num_examples, *p.shape).clone().requires_grad_() for name, p in own.items()
-    }
-
-    def run(weights: dict[str, Tensor], x_S: Tensor) -> Tensor:
-        logits_SK: Tensor = reweighted(net, weights)(x_S)
-        return logits_SK
+    copies = {n: p.expand(num_examples, *p.shape).clone().requires_grad_() for n, p in own.items()}
 
     def batched(x_N: Tensor) -> Tensor:
-        x_BS = x_N.view(num_examples, -1, *x_N.shape[1:])
-        return torch.func.vmap(run)(copies, x_BS).flatten(0, 1)
+        run = torch.func.vmap(lambda weights, x_S: reweighted(net, weights)(x_S))
+        out_BSK: Tensor = run(copies, x_N.view(num_examples, -1, *x_N.shape[1:]))
+        return out_BSK.flatten(0, 1)
 
     logits_BK = predict(batched)
     probs_BK = logits_BK.softmax(dim=1) if differentiable else logits_BK.detach().softmax(dim=1)
@@ -100,7 +93,6 @@ def each(function: Callable[..., Tensor], *given: Curvature) -> Curvature:
 
 
 def grown(h: Curvature, ratio: float) -> Curvature:
-    """The curvature of so many times the data."""
     return (*h[:-1], h[-1] * ratio) if isinstance(h, tuple) else h * ratio
 
 
@@ -120,7 +112,6 @@ class _Spectrum:
 
     @property
     def values(self) -> Tensor:
-        """All eigenvalues."""
         found = self.factors[0]
         return torch.outer(found, self.factors[1]) if len(self.factors) > 1 else found
 
@@ -150,7 +141,7 @@ def decomposed(h: Curvature) -> _Spectrum:
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             is_found = False
         if not is_found and not factor.isfinite().all():
-            raise DivergedError("the curvature is not finite: the net or its hypers have diverged.")
+            raise DivergedError("the curvature is not finite: weights or hyperparameters diverged.")
         if not is_found:
             # Factors with many inputs that are always 0 do that: by an error, or, in some LAPACKs,
             # by eigenvalues that are no numbers. Their singular values are the same.
@@ -167,8 +158,7 @@ def log_evidence(
 ) -> Tensor:
     """Laplace's approximation of log p(D), with a Gaussian prior per parameter tensor.
 
-    log p(D | w) - (log det(H + P) - log det P + w^T P w) / 2, H being that of each parameter alone,
-    given by its eigenvalues over all data.
+    `curvature` has the eigenvalues of H, of each parameter alone, over all data.
     """
     total = log_likelihood
     for name, weight in weights.items():
@@ -275,7 +265,6 @@ class _Watch:
     def _rescale(
         self, name: str, module: nn.Module, given: tuple[Tensor, ...], _: Tensor
     ) -> Tensor:
-        """The output of a layer of scales or shifts, with a copy of them for each example."""
         own = {}
         for key, parameter in module.named_parameters():
             copies = parameter.detach().expand(self._num_examples, *parameter.shape).clone()

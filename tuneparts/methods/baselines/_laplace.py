@@ -1,7 +1,7 @@
-"""Hypers by the gradient of Laplace's marginal likelihood, during training (Immer et al. 2022).
+"""Hyperparameters by the gradient of Laplace's marginal likelihood (Immer et al. 2022).
 
 Weights are trained to the maximum of the posterior under a Gaussian prior; now and then one
-evidence step moves the hypers and the prior's precisions up the gradient of
+evidence step moves the hyperparameters and the prior's precisions up the gradient of
 
     log p(D | w, psi) - (log det(H(psi) + P) - log det P + w^T P w) / 2,
 
@@ -18,18 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from tuneparts.core.errors import ConfigError
-from tuneparts.methods.baselines._curvature import (
-    Curvature,
-    averaged,
-    check_factors,
-    check_memory,
-    decomposed,
-    diagonal_ggn,
-    each,
-    grown,
-    kronecker_ggn,
-    log_evidence,
-)
+from tuneparts.methods.baselines import _curvature as ggn
+from tuneparts.methods.baselines._curvature import Curvature
 from tuneparts.methods.baselines.config import Laplace
 from tuneparts.methods.baselines.standard import _OneNetLearner
 from tuneparts.training.learner import Context
@@ -42,8 +32,6 @@ class LaplaceLearner(
     parts=("_log_precisions", "_hyper_optimiser", "_evidence_batches", "_evidence_augmentation"),
     values=("_curvature", "_since"),
 ):
-    """Updates, and evidence steps that cost several steps each."""
-
     config: Laplace
 
     def __init__(self, config: Laplace, context: Context) -> None:
@@ -56,14 +44,14 @@ class LaplaceLearner(
                 )
         if self.hypers.dropout is not None or config.hypers.acting_on("activations"):
             raise ConfigError(
-                "the net has dropout rates, or hypers act on activations: the curvature is that of "
-                "a prediction without. Set them to 0, or leave them out."
+                "the net has dropout rates, or something acts on activations: the curvature is of "
+                "predictions without. Set them to 0, or leave them out."
             )
         if config.curvature == "kronecker":
-            check_factors(self.net, max_gb=config.max_gb)
+            ggn.check_factors(self.net, max_gb=config.max_gb)
         else:  # rows, squares and products with probabilities are all kept for the gradient
             num_classes, size = context.task.num_classes, config.evidence_batch
-            check_memory(self.net, size, num_classes, num_copies=4, max_gb=config.max_gb)
+            ggn.check_memory(self.net, size, num_classes, num_copies=4, max_gb=config.max_gb)
         names = [name for name, _ in self.net.named_parameters()]
         start = torch.full((), config.precision, device=context.device).log()
         self._log_precisions = nn.ParameterList(start.clone() for _ in names)
@@ -74,9 +62,8 @@ class LaplaceLearner(
         if psi := self.hypers.learnable():
             groups.insert(0, {"params": psi})
         self._hyper_optimiser = adam(groups, lr=config.hyper_lr)
-        self._evidence_batches = self.new_batches(
-            "evidence", size=config.evidence_batch, replacement=True
-        )
+        size = config.evidence_batch
+        self._evidence_batches = self.new_batches("evidence", size=size, replacement=True)
         self._evidence_augmentation = self.generator("augment evidence steps")
         self._since = 0
 
@@ -97,16 +84,16 @@ class LaplaceLearner(
         return total / (2 * len(self.train_data))
 
     def evidence_step(self) -> Tensor:
-        """Move hypers and prior by one batch; returns minus the evidence per example."""
+        """Move hyperparameters and prior by one batch; returns minus the evidence per example."""
         num, size = len(self.train_data), self.config.evidence_batch
         x, y_B = self.train_data.take(self._evidence_batches.next())
         logits_BK, curvature = self._ggn(x, self._evidence_augmentation, differentiable=True)
         likelihood = -self.target.loss(logits_BK, y_B) * num
-        estimate = {name: grown(h, num / size) for name, h in curvature.items()}
-        self._remember({name: each(Tensor.detach, h) for name, h in estimate.items()})
-        spectra = {name: decomposed(h) for name, h in self._curvature.items()}
+        estimate = {name: ggn.grown(h, num / size) for name, h in curvature.items()}
+        self._remember({name: ggn.each(Tensor.detach, h) for name, h in estimate.items()})
+        spectra = {name: ggn.decomposed(h) for name, h in self._curvature.items()}
         values = {name: spectrum.values for name, spectrum in spectra.items()}
-        evidence = log_evidence(likelihood, self._weights(), values, self.log_precision)
+        evidence = ggn.log_evidence(likelihood, self._weights(), values, self.log_precision)
         # d log det(H + P) = tr((H + P)^-1 dH): inverse from the running mean, dH from the batch.
         movement = sum(
             spectra[name].slope(h, self.log_precision[name].detach().exp())
@@ -124,11 +111,11 @@ class LaplaceLearner(
             logits_BK, curvature = self._ggn(x, generator, differentiable=False)
             likelihood -= self.target.loss(logits_BK.double(), y_B, reduction="sum")
             for name, h in curvature.items():
-                part = averaged(h, len(x) / num)
-                total[name] = each(torch.add, total[name], part) if name in total else part
-        values = {name: decomposed(h).values for name, h in total.items()}
+                part = ggn.averaged(h, len(x) / num)
+                total[name] = ggn.each(torch.add, total[name], part) if name in total else part
+        values = {name: ggn.decomposed(h).values for name, h in total.items()}
         with torch.no_grad():
-            return float(log_evidence(likelihood, self._weights(), values, self.log_precision))
+            return float(ggn.log_evidence(likelihood, self._weights(), values, self.log_precision))
 
     def evaluate(self) -> dict[str, float]:
         metrics, num = super().evaluate(), len(self.train_data)
@@ -141,13 +128,9 @@ class LaplaceLearner(
     def _ggn(
         self, x: Tensor, generator: torch.Generator, *, differentiable: bool
     ) -> tuple[Tensor, Mapping[str, Curvature]]:
-        function = diagonal_ggn if self.config.curvature == "diagonal" else kronecker_ggn
-        return function(
-            self.net,
-            lambda net: self.hypers.predict(net, x, generator=generator, training=True),
-            len(x),
-            differentiable=differentiable,
-        )
+        function = ggn.diagonal_ggn if self.config.curvature == "diagonal" else ggn.kronecker_ggn
+        predict = partial(self.hypers.predict, x=x, generator=generator, training=True)
+        return function(self.net, predict, len(x), differentiable=differentiable)
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: p.detach() for name, p in self.net.named_parameters()}
@@ -156,4 +139,4 @@ class LaplaceLearner(
         mean = partial(torch.lerp, weight=self.config.memory)
         for name, new in estimate.items():
             old = self._curvature.get(name)
-            self._curvature[name] = new if old is None else each(mean, new, old)
+            self._curvature[name] = new if old is None else ggn.each(mean, new, old)

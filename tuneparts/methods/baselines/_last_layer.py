@@ -1,11 +1,11 @@
-"""Hypers by the marginal likelihood of a Gaussian process on the last layer's features.
+"""Hyperparameters by the marginal likelihood of a Gaussian process on the last layer's features.
 
 Schwoebel et al. (2022) train a net, put a sparse Gaussian process on the features before its last
 layer, and learn augmentation ranges by the process's bound on log p(D); net and ranges take turns.
-Here updates train the net by its likelihood, and now and then one hyper step takes the
+Here updates train the net by its likelihood, and now and then one hyperparameter step takes the
 gradient of the bound at fixed weights. The posterior over inducing features comes from a running
 mean of the data's statistics, which is a natural gradient step (Hensman et al. 2013). Predictions
-are those of the net, so that arms of a comparison differ in their hypers alone.
+are those of the net, so that arms of a comparison differ in their hyperparameters alone.
 
 A process g over features z with an RBF kernel k0 is averaged over the augmentation: f(x) is the
 mean of g over the features of S random augmentations of x, so that its kernels are means too, of
@@ -77,7 +77,6 @@ class InducedFeatures:
         self._L_MM = torch.linalg.cholesky(rbf(z_MD, z_MD, lengthscale) + _JITTER * eye)
 
     def averages(self, z_BSD: Tensor) -> Averages:
-        """Averages over the S samples of each example."""
         B, S, _ = z_BSD.shape
         kernel_NM = rbf(z_BSD.flatten(0, 1), self._z_MD, self._lengthscale)
         mean_BM = kernel_NM.view(B, S, -1).mean(dim=1)
@@ -133,8 +132,6 @@ class LastLayerLearner(
     parts=("_hyper_optimiser", "_hyper_batches", "_hyper_augmentation"),
     values=("_second", "_cross", "_since"),
 ):
-    """Updates, and hyper steps by the bound of the process."""
-
     config: LastLayer
 
     def __init__(self, config: LastLayer, context: Context) -> None:
@@ -165,7 +162,7 @@ class LastLayerLearner(
         return Step(cost=1, losses={"train/loss": self.weight_step()})
 
     def hyper_step(self) -> Tensor:
-        """Move the hypers by one batch; returns minus the bound per example."""
+        """Move the hyperparameters by one batch; returns minus the bound per example."""
         assert self._hyper_optimiser is not None
         num, noise = len(self.train_data), self.config.noise
         x, y_B = self.train_data.take(self._hyper_batches.next())
@@ -205,7 +202,6 @@ class LastLayerLearner(
         return super().evaluate() | (self.lml(self.evidence()) if self.finished else {})
 
     def _features(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Features (B, S, D) of augmented inputs."""
         z_ND = self._seen(
             lambda: self.hypers.predict(self.net, x, generator=generator, training=True)
         )
@@ -221,9 +217,7 @@ class LastLayerLearner(
     def _seen(self, call: Callable[[], object]) -> Tensor:
         """The inputs (N, D) of the last layer in a call of the net, in double precision."""
         seen: list[Tensor] = []
-        handle = self._head.register_forward_pre_hook(
-            lambda _, given: seen.append(given[0].double())
-        )
+        handle = self._head.register_forward_pre_hook(lambda _, args: seen.append(args[0].double()))
         try:
             call()
         finally:

@@ -23,8 +23,6 @@ from tuneparts.training.loop import UnderHypers
 
 
 class PosthocLearner(StandardLearner, values=("_best",)):
-    """Evaluates log p(D) at the weights of the moment."""
-
     config: PosthocLaplace
 
     def __init__(self, config: PosthocLaplace, context: Context) -> None:
@@ -32,7 +30,7 @@ class PosthocLearner(StandardLearner, values=("_best",)):
         self._best: dict[str, Any] | None = None
         if drawn := self.hypers.drawn():
             raise ConfigError(
-                f"hypers {', '.join(drawn)}: laplace-torch needs predictions that draw nothing. "
+                f"hypers = {', '.join(drawn)}: laplace-torch needs predictions that draw nothing. "
                 "Remove them, or use the method `laplace`."
             )
         if config.hessian != "kron":  # whose factors need no Jacobians
@@ -40,7 +38,6 @@ class PosthocLearner(StandardLearner, values=("_best",)):
             check_memory(self.net, size, num_classes, num_copies=3, max_gb=config.max_gb)
 
     def evidence(self) -> float:
-        """Log p(D) of the training data, in nats."""
         _torchvision.load()  # before laplace-torch, whose metrics import it plainly
         batches = self.train_data.iterate(self.config.batch_size)
         data = TensorDataset(*map(torch.cat, zip(*batches, strict=True)))

@@ -1,11 +1,11 @@
-"""Validation-set optimisation: weights on one part of the data, hypers by gradient on the rest.
+"""Validation-set optimisation: weights on one part of the data, hyperparameters on the rest.
 
 The baseline of Mlodozeniec et al. (2023), table 2: what partitioned training becomes when all
 weights lie in the first partition. Afterwards the held-out part may be given back: fine-tuning on
-all data at the hypers found.
+all data at the hyperparameters found.
 
-With `through_step` the gradient of the hypers also goes through the last step of the weights, as in
-Luketina et al. (2016): with w' = w - lr g(w, psi) and g the gradient of the training loss,
+With `through_step` their gradient also goes through the last step of the weights, as in Luketina et
+al. (2016): with w' = w - lr g(w, psi) and g the gradient of the training loss,
 
     d L_val(w', psi) / d psi = partial_psi L_val - lr (d g / d psi)^T grad_w' L_val.
 
@@ -31,18 +31,10 @@ from tuneparts.training.step import adam, gradient_step, set_lr, step_rates
 class ValidationLearner(
     SupervisedLearner,
     parts=(
-        "net",
-        "optimiser",
-        "_hyper_optimiser",
-        "_weight_batches",
-        "_hyper_batches",
-        "_weight_augmentation",
-        "_hyper_augmentation",
-        "_finetuning",
+        "net", "optimiser", "_hyper_optimiser", "_weight_batches", "_hyper_batches",
+        "_weight_augmentation", "_hyper_augmentation", "_finetuning",
     ),
-):
-    """Two data streams that never mix, until fine-tuning joins them."""
-
+):  # fmt: skip
     config: ValidationSet
 
     def __init__(self, config: ValidationSet, context: Context) -> None:
@@ -70,16 +62,13 @@ class ValidationLearner(
 
     @property
     def searched_steps(self) -> int:
-        """Forward before fine-tuning."""
         finetune, steps = self.config.finetune, self.config.steps
         return steps if finetune is None else finetune.start(steps)
 
     @property
     def progress(self) -> float:
-        finetune = self.config.finetune
-        if finetune is None:
-            return super().progress
-        return finetune.progress(self.steps, self.config.steps)
+        finetune, steps = self.config.finetune, self.config.steps
+        return super().progress if finetune is None else finetune.progress(self.steps, steps)
 
     def step(self) -> Step:
         if self.steps >= self.searched_steps:
@@ -93,20 +82,18 @@ class ValidationLearner(
         return Step(cost=len(losses), losses=losses)
 
     def _is_due(self, *, cost: int) -> bool:
-        """Whether the present weight step ends its cycle, and a hyper step of this cost is left."""
+        """Whether the update ends its cycle, and steps for a move of this cost are left."""
         every, end = self.config.hyper_every, self.steps + 1 + cost
         is_last = self.steps % (every + cost) == every - 1
         return self._hyper_optimiser is not None and is_last and end <= self.searched_steps
 
     def weight_step(self) -> Tensor:
-        """Move the weights by a batch of the first part."""
         with self.hypers.detached():
             loss = self._training_loss()
         gradient_step(self.hypers.penalised(loss, self.net.parameters()), self.optimiser)
         return loss.detach()
 
     def hyper_step(self) -> Tensor:
-        """Move the hypers by a batch of the held-out part."""
         assert self._hyper_optimiser is not None
         loss = self._held_out_loss()
         gradient_step(loss, self._hyper_optimiser)
@@ -119,7 +106,6 @@ class ValidationLearner(
         return self.batch_loss(batch, self._weight_augmentation, net=net)
 
     def _held_out_loss(self) -> Tensor:
-        """The loss of the next batch of the held-out part."""
         self.net.eval()  # so that the norms neither see nor remember it
         batch = self.train_data.take(self._sources[1][self._hyper_batches.next()])
         loss = self.batch_loss(batch, self._hyper_augmentation, held_out=True)
@@ -127,12 +113,12 @@ class ValidationLearner(
         return loss
 
     def _linked_steps(self) -> Step:
-        """A weight step, and a hyper step by the gradient through it where steps are left."""
+        """An update, and where steps are left a move by the gradient through it."""
         if not self._is_due(cost=LINKED_STEPS - 1):
             return Step(cost=1, losses={"train/loss": self.weight_step()})
         assert self._hyper_optimiser is not None
         weights = {name: p for name, p in self.net.named_parameters() if p.requires_grad}
-        # Gradients as functions of the hypers, at copies: the step changes the weights in place.
+        # Gradients as functions of psi, at copies: the step changes the weights in place.
         copies = {name: p.detach().clone().requires_grad_() for name, p in weights.items()}
         with forward.as_outside():
             loss = self._training_loss(lambda x: functional_call(self.net, copies, (x,)))
@@ -146,21 +132,19 @@ class ValidationLearner(
         # By the held-out loss at fixed weights, and by way of the last step.
         psi = self.hypers.learnable()
         held_out_loss = self._held_out_loss()
-        found = torch.autograd.grad(
-            held_out_loss, [*psi, *weights.values()], materialize_grads=True
-        )
+        both = torch.autograd.grad(held_out_loss, [*psi, *weights.values()], materialize_grads=True)
         rates = step_rates(self.optimiser)
         linked = [
             (gradient, -rates[weight] * v)
             for gradient, weight, v in zip(
-                gradients, weights.values(), found[len(psi) :], strict=True
+                gradients, weights.values(), both[len(psi) :], strict=True
             )
-            if gradient.requires_grad  # a weight on which no hyper acts has one without a graph
+            if gradient.requires_grad  # one of a weight on which nothing acts has no graph
         ]
         through = torch.autograd.grad(
             [g for g, _ in linked], psi, [v for _, v in linked], materialize_grads=True
         )
-        for parameter, one, other in zip(psi, found[: len(psi)], through, strict=True):
+        for parameter, one, other in zip(psi, both[: len(psi)], through, strict=True):
             parameter.grad = one + other
         self._hyper_optimiser.step()
         losses = {"train/loss": loss.detach(), "train/hyper_loss": held_out_loss.detach()}

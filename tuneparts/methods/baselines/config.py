@@ -15,17 +15,17 @@ from tuneparts.hypers.kinds import Affine, SchwoebelAffine, WeightPrior
 from tuneparts.training.config import Finetune, SupervisedMethod
 
 LINKED_STEPS = 4
-"""A weight step, a hyper step, and a derivative of the weight step that costs about two."""
+"""An update, a hyperparameter step, and a derivative of the update that costs about two."""
 
 
 class Standard(SupervisedMethod):
-    """Ordinary training of one net at given hypers."""
+    """Ordinary training of one net at given hyperparameters."""
 
     method: Literal["standard"] = "standard"
     learner = "tuneparts.methods.baselines.standard:StandardLearner"
     takes_runtime = "compiled"
     augmentation: Augmentation = Augmentation()
-    """Random crop, flip and cutout of training images; not a hyper, and off in evaluation."""
+    """Random crop, flip and cutout of training images; not learnt, off in evaluation."""
     penalises_weights = True
 
     @property
@@ -35,11 +35,11 @@ class Standard(SupervisedMethod):
 
 
 class _LearntConfig(SupervisedMethod):
-    """One net and hypers that are learnt at fixed weights, without a validation split."""
+    """One net and hyperparameters that are learnt at fixed weights, without a validation split."""
 
     takes_runtime = "compiled"
     train_on: Literal["train", "all"] = "all"
-    """No validation split is needed to learn hypers; `train` keeps it for selection."""
+    """No validation split is needed to learn hyperparameters; `train` keeps it for selection."""
 
     @property
     def hyper_gradient(self) -> HyperGradient:
@@ -54,7 +54,7 @@ class Augerino(_LearntConfig):
     hypers: Hypers = Hypers(affine=Affine())
     """Must have learnable affine widths: `lila` or `benton`."""
     hyper_lr: float = Field(default=0.05, gt=0)
-    """Adam's constant rate for the hypers."""
+    """Adam's constant rate for the hyperparameters."""
     reg: float = Field(default=0.01, ge=0)
     """Reward per unit of the widths' norm."""
     safe: bool = True
@@ -71,7 +71,7 @@ class Augerino(_LearntConfig):
 
 
 class ValidationSet(SupervisedMethod):
-    """A weight step and a hyper step in turn, each on its own data."""
+    """A weight step and a hyperparameter step in turn, each on its own data."""
 
     method: Literal["validation"] = "validation"
     learner = "tuneparts.methods.baselines._validation:ValidationLearner"
@@ -79,16 +79,16 @@ class ValidationSet(SupervisedMethod):
     train_on: Literal["train", "all"] = "all"
     """The data that is split; `all` is as much as partitioned training sees."""
     holdout: float = Field(default=0.2, gt=0, lt=1)
-    """Share of the data that only hypers are learnt from."""
+    """Share of the data that only hyperparameters are learnt from."""
     hyper_lr: float = Field(default=1e-3, gt=0)
-    """Adam's constant rate for the hypers. A range moves by about this much a step."""
+    """Adam's constant rate for the hyperparameters. A range moves by about this much a step."""
     hyper_every: int = Field(default=1, gt=0)
-    """Updates per hyper step."""
+    """Updates per hyperparameter step."""
     finetune: Finetune | None = None
-    """Last stage on all data at frozen hypers; None for no such stage."""
+    """Last stage on all data at frozen hyperparameters; None for no such stage."""
     through_step: bool = False
-    """Learn hypers by the gradient through the last step of the weights too; SGD only. A pair of
-    steps costs four steps instead of two."""
+    """Learn hyperparameters by the gradient through the last step of the weights too; SGD only. A
+    pair of steps costs four steps instead of two."""
     penalises_weights = True
 
     @model_validator(mode="after")
@@ -106,7 +106,7 @@ class ValidationSet(SupervisedMethod):
 
 
 class Laplace(_LearntConfig):
-    """Weights by their posterior's maximum, hypers and prior by the evidence."""
+    """Weights by their posterior's maximum, hyperparameters and prior by the evidence."""
 
     method: Literal["laplace"] = "laplace"
     learner = "tuneparts.methods.baselines._laplace:LaplaceLearner"
@@ -115,9 +115,9 @@ class Laplace(_LearntConfig):
     them, which cost less and fit nets of any size with linear layers, convolutions and norms over
     channels or features."""
     hyper_lr: float = Field(default=0.1, gt=0)
-    """Adam's rate for the hypers, and for the logarithms of the prior's precisions."""
+    """Adam's rate for the hyperparameters, and for the logarithms of the prior's precisions."""
     precision_lr: float | None = Field(default=None, ge=0)
-    """A rate of their own for the precisions, 0 to hold them; None takes that of the hypers."""
+    """A rate of their own for the precisions, 0 to hold them; None takes `hyper_lr`."""
     precision: float = Field(default=1.0, gt=0)
     """Where the prior's precision of every parameter tensor starts."""
     burn_in: float = Field(default=0.1, ge=0, lt=1)
@@ -132,7 +132,6 @@ class Laplace(_LearntConfig):
     """Intervals between two evaluations of the evidence on all data; the last always has one."""
     max_gb: float = Field(default=2.0, gt=0)
     """Refuse to start if the Jacobians, or the factors, of one evidence step need more."""
-
     classes_only = "its curvature is that of a softmax"
 
     def declared_metrics(self) -> tuple[schema.Metric, ...]:
@@ -155,23 +154,23 @@ class Laplace(_LearntConfig):
         for name, hyper in self.hypers.parts.items():
             if hyper.place() == "loss" and hyper.enters_likelihood():
                 raise ValueError(
-                    "the curvature is that of the task's own likelihood, but the hyper "
+                    "the curvature is that of the task's own likelihood, but "
                     f"`{name}` changes it. Leave it out, or use another method."
                 )
         return self
 
 
 class LastLayer(_LearntConfig):
-    """Weights by their likelihood, hypers of inputs by the evidence of the last layer."""
+    """Weights by their likelihood, hyperparameters of inputs by the evidence of the last layer."""
 
     method: Literal["last_layer"] = "last_layer"
     learner = "tuneparts.methods.baselines._last_layer:LastLayerLearner"
     hypers: Hypers = Hypers(affine=SchwoebelAffine(), samples=4)
-    """Only hypers that act on inputs."""
+    """Only hyperparameters that act on inputs."""
     hyper_lr: float = Field(default=1e-3, gt=0)
-    """Adam's constant rate for the hypers. A range moves by about this much a step."""
+    """Adam's constant rate for the hyperparameters. A range moves by about this much a step."""
     hyper_every: int = Field(default=1, gt=0)
-    """Updates per hyper step."""
+    """Updates per hyperparameter step."""
     num_inducing: int = Field(default=100, gt=1)
     """Training examples whose features carry the posterior."""
     lengthscale: float = Field(default=1.0, gt=0)
@@ -179,10 +178,9 @@ class LastLayer(_LearntConfig):
     noise: float = Field(default=0.05, gt=0)
     """Variance of the Gaussian likelihood of one-hot labels."""
     memory: float = Field(default=0.9, ge=0, lt=1)
-    """Share of the running mean of the statistics that one hyper step keeps."""
+    """Share of the running mean of the statistics that one hyperparameter step keeps."""
     burn_in: float = Field(default=0.1, ge=0, lt=1)
-    """Fraction of the steps before the first hyper step, in which the net learns features."""
-
+    """Fraction of the steps before hyperparameters move, in which the net learns features."""
     classes_only = "its process has one output per class"
 
     @model_validator(mode="after")
@@ -190,14 +188,14 @@ class LastLayer(_LearntConfig):
         for name, hyper in self.hypers.parts.items():
             if hyper.place() != "inputs":
                 raise ValueError(
-                    "the last layer's evidence depends on the inputs of the net, but the hyper "
+                    "the last layer's evidence depends on the inputs of the net, but "
                     f"`{name}` acts on {hyper.place()}."
                 )
         return self
 
     @property
     def hyper_steps(self) -> int:
-        """What a hyper step costs."""
+        """What a hyperparameter step costs."""
         # Two thirds of a step without gradients by weights, and a forward over inducing examples.
         return math.ceil(2 / 3 + self.num_inducing / (self.batch_size * self.hypers.samples) / 3)
 

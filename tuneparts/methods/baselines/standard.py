@@ -1,4 +1,4 @@
-"""Training of one net by its own loss: at given hypers, or with Augerino's reward for wide ones.
+"""Training of one net by its own loss, at given hyperparameters or with Augerino's reward.
 
 Standard training under a search algorithm is random search. Augerino (Benton et al. 2020) moves
 weights and augmentation widths by one joint step. The training loss alone never asks for
@@ -33,7 +33,6 @@ class _OneNetLearner(SupervisedLearner, parts=("net", "optimiser", "_batches", "
         self.augmentation = self.generator("augment")
 
     def batch(self) -> Batch:
-        """Draw the examples of a step."""
         return self.train_data.take(self._batches.next(), of=self._batches)
 
     def next_loss(self) -> Tensor:
@@ -42,14 +41,13 @@ class _OneNetLearner(SupervisedLearner, parts=("net", "optimiser", "_batches", "
         return self.batch_loss(self.batch(), self.augmentation)
 
     def weight_step(self) -> Tensor:
-        """Move the weights by one batch under the present hypers; returns its loss."""
+        """Move the weights by one batch under the present hyperparameters; returns its loss."""
         with self.hypers.detached():
             loss = self.next_loss()
         gradient_step(loss + self.energy(), self.optimiser)
         return loss.detach()
 
     def energy(self) -> Tensor | float:
-        """What a weight step minimises besides the loss."""
         return 0.0
 
     def is_lml_due(self, every: int) -> bool:
@@ -85,13 +83,12 @@ class StandardLearner(_OneNetLearner, PackableLearner, parts=("_fixed_augmentati
 
 
 def _reward(widths: Tensor, *, reg: float, safe: bool) -> Tensor:
-    """What is taken off the loss: reg * ||widths||_2; if safe, nothing from one wide range on."""
     found: Tensor = reg * torch.linalg.vector_norm(widths)
     return found * (widths < SAFE_WIDTH).all() if safe else found
 
 
 class _AugerinoLearner(_OneNetLearner, parts=("_hyper_optimiser",)):
-    """One backward pass moves weights and hypers alike."""
+    """One backward pass moves weights and hyperparameters alike."""
 
     config: Augerino
 

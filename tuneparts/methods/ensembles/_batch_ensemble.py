@@ -7,6 +7,8 @@ computes all members at once.
 Legend: M members, B batch, N = M * B, C channels or units, K classes.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -64,7 +66,6 @@ class MemberNorms(nn.Module):
         self.norms = nn.ModuleList(nn.BatchNorm2d(norm.num_features) for _ in range(num_members))
 
     def forward(self, x_NCHW: Tensor) -> Tensor:
-        """Normalise (M * B, C, H, W), member by member."""
         parts = x_NCHW.chunk(len(self.norms))
         return torch.cat([norm(part) for norm, part in zip(self.norms, parts, strict=True)])
 
@@ -84,19 +85,17 @@ class BatchEnsembleNets(Members):
     ) -> None:
         super().__init__(num_members, [flops] * num_members)
 
-        def rank_one(_: str, layer: nn.Conv2d | nn.Linear) -> RankOne:
+        def rank_one(_: str, layer: Any) -> RankOne:
             return RankOne(layer, num_members, generator, start)
 
-        if surgery.find(net, nn.Conv2d):
-            surgery.replace(net, nn.Conv2d, rank_one)
-        if surgery.find(net, nn.Linear):
-            surgery.replace(net, nn.Linear, rank_one)
+        for kind in (nn.Conv2d, nn.Linear):
+            if surgery.find(net, kind):
+                surgery.replace(net, kind, rank_one)
         if member_norms:
             surgery.replace(net, nn.BatchNorm2d, lambda _, norm: MemberNorms(norm, num_members))
         self.net = net
 
     def fast_weights(self) -> list[nn.Parameter]:
-        """List the vectors r and s of all layers."""
         layers = surgery.find(self, RankOne).values()
         return [parameter for layer in layers for parameter in (layer.r_MC, layer.s_MC)]
 
@@ -107,8 +106,6 @@ class BatchEnsembleNets(Members):
 
 
 class BatchEnsembleLearner(MembersLearner):
-    """Trains all members on the same batch; the loss is the mean over the repeated batch."""
-
     config: BatchEnsemble
     model: BatchEnsembleNets
 

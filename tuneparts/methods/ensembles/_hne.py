@@ -32,10 +32,7 @@ from tuneparts.training.members import Members, MembersLearner, OperatingPoint, 
 
 
 class Tree(Members):
-    """Blocks of a binary tree: at each depth b, its 2^b blocks from left to right, of equal cost.
-
-    Each member costs what it adds to those on its left.
-    """
+    """Blocks by depth, from left to right; each member costs what it adds to those on its left."""
 
     def __init__(self, blocks: Sequence[Sequence[nn.Module]], flops: Sequence[int]) -> None:
         depth = len(blocks) - 1
@@ -65,21 +62,16 @@ class Tree(Members):
 
 
 class MeanLogits(nn.Module):
-    """Predicts the mean of the members' logits."""
-
     def __init__(self, model: Members) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, K)."""
         logits_BK: Tensor = self.model(x).mean(dim=0)
         return logits_BK
 
 
 class HneLearner(MembersLearner):
-    """Trains members by labels, and small ensembles by the full one."""
-
     config: Hne
     model: Tree
 
@@ -108,10 +100,8 @@ class HneLearner(MembersLearner):
         logits_MBK = run(self.model, x)
         by_labels = [self.training_loss(logits_BK, y_B) for logits_BK in logits_MBK]
         taught_BK = logits_MBK.mean(dim=0).detach().softmax(dim=1)
-        by_teacher = [
-            self.target.loss(logits_MBK[: 2**b].mean(dim=0), taught_BK)
-            for b in range(self.config.levels)
-        ]
+        firsts = [logits_MBK[: 2**b].mean(dim=0) for b in range(self.config.levels)]
+        by_teacher = [self.target.loss(mean_BK, taught_BK) for mean_BK in firsts]
         terms = [(1 - alpha) * loss for loss in by_labels] + [alpha * loss for loss in by_teacher]
         return torch.stack(terms)
 
@@ -122,21 +112,18 @@ class HneLearner(MembersLearner):
         return MeanLogits(self.model)
 
     def points(self, logits_MNK: Tensor, labels_N: Tensor) -> list[OperatingPoint]:
-        firsts = [
-            (tuple(range(num)), self.combined(logits_MNK[:num]))
-            for num in range(1, len(logits_MNK) + 1)
-        ]
+        nums = range(1, len(logits_MNK) + 1)
+        firsts = [(tuple(range(num)), self.combined(logits_MNK[:num])) for num in nums]
         return nested_points(firsts, labels_N, self.model.flops)
 
 
 def cut(
     net: nn.Module, num_blocks: int, in_shape: tuple[int, ...], *, is_whole: bool = False
 ) -> tuple[list[int], list[int]]:
-    """Cut a net into blocks of consecutive layers so that the most expensive costs least.
+    """Cut a net into blocks so that the most expensive costs least: their starts and operations.
 
-    Each block begins with a layer that has weights: siblings would be equal without, and a layer
-    that works in place would change what its sibling reads. Returns the layer that each block
-    begins with, and the operations of each block for one example.
+    Each begins with a layer that has weights: siblings would be equal without, and a layer that
+    works in place would change what its sibling reads.
     """
     if not isinstance(net, nn.Sequential):
         raise ConfigError(

@@ -59,8 +59,5 @@ class MimoLearner(MembersLearner, parts=("_orders",)):
             for _ in range(self.config.num_members)
         ]
         logits_MBK = self.model.jointly([x[order] for order in orders])
-        losses = [
-            self.training_loss(logits, y_B[order])
-            for logits, order in zip(logits_MBK, orders, strict=True)
-        ]
-        return torch.stack(losses)
+        pairs = zip(logits_MBK, orders, strict=True)
+        return torch.stack([self.training_loss(logits, y_B[order]) for logits, order in pairs])

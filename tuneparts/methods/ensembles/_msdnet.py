@@ -34,8 +34,6 @@ class Exits(Members):
 
 
 class MsdNetLearner(MembersLearner):
-    """Minimises the sum of the losses of all exits; scores are those of the last exit."""
-
     config: MsdNetEnsemble
     model: Exits
 

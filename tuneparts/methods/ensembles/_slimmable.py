@@ -33,7 +33,6 @@ STEPS = 64
 """Random widths are multiples of this part of the full one, so that few nets have to be made."""
 
 Shapes = dict[str, torch.Size]
-"""Shapes of parameters by name."""
 
 
 class SlimmableNets(NetMembers):
@@ -81,8 +80,6 @@ class SlimmableNets(NetMembers):
 
 
 class SlimmableLearner(NetMembersLearner):
-    """Minimises the sum of the losses of all widths."""
-
     config: Slimmable
 
     def __init__(self, config: Slimmable, context: Context) -> None:
@@ -92,8 +89,6 @@ class SlimmableLearner(NetMembersLearner):
 
 
 class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
-    """Trains by the sandwich rule with in-place distillation."""
-
     config: UniversallySlimmable
     model: SlimmableNets
 
@@ -129,7 +124,6 @@ class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
         return super().evaluate()
 
     def _between(self) -> list[NetConfig]:
-        """Draw nets of random width, no narrower than the narrowest."""
         least = math.ceil(STEPS * self.config.widths[-1])
         num = self.config.num_trained - 2
         drawn = torch.randint(least, STEPS + 1, (num,), generator=self._widths).tolist()
@@ -151,7 +145,6 @@ class UniversallySlimmableLearner(MembersLearner, parts=("_widths",)):
 
 
 def _weight_shapes(net: nn.Module) -> Shapes:
-    """The shapes of the weights of convolution and linear layers, by name."""
     return {
         f"{name}.weight": module.weight.shape
         for name, module in net.named_modules()

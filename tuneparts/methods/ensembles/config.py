@@ -18,9 +18,7 @@ class DeepEnsemble(EnsembleMethod):
 
     method: Literal["deep_ensemble"] = "deep_ensemble"
     learner = "tuneparts.methods.ensembles._deep:DeepEnsembleLearner"
-    members: tuple[Net, ...] = Field(
-        default=("digits_cnn",) * 4, min_length=1, validate_default=True
-    )
+    members: tuple[Net, ...] = Field(default=(DigitsCnn(),) * 4, min_length=1)
     """The net of each member."""
     parameter_budget: int | None = Field(default=None, gt=0)
     """Most parameters of all members together; members are narrowed to fit. None for no bound."""
@@ -34,7 +32,7 @@ class BatchEnsemble(EnsembleMethod):
 
     method: Literal["batch_ensemble"] = "batch_ensemble"
     learner = "tuneparts.methods.ensembles._batch_ensemble:BatchEnsembleLearner"
-    net: Net = Field(default="digits_cnn", validate_default=True)
+    net: Net = DigitsCnn()
     """Which net all members share."""
     num_members: int = Field(default=4, ge=1)
     """Members of the ensemble."""
@@ -52,12 +50,12 @@ class Mimo(EnsembleMethod):
 
     method: Literal["mimo"] = "mimo"
     learner = "tuneparts.methods.ensembles._mimo:MimoLearner"
-    net: Net = Field(default="digits_cnn", validate_default=True)
+    net: Net = DigitsCnn()
     """Which net all members share."""
     num_members: int = Field(default=3, ge=1)
     """Members of the ensemble."""
     batch_repetitions: int = Field(default=1, ge=1)
-    """How often each example is in a step, each time beside others."""
+    """How often each example is in a step, each time with others."""
 
 
 class Slimmable(EnsembleMethod):
@@ -66,9 +64,7 @@ class Slimmable(EnsembleMethod):
     method: Literal["slimmable"] = "slimmable"
     learner = "tuneparts.methods.ensembles._slimmable:SlimmableLearner"
     members: tuple[Net, ...] = Field(
-        default=("digits_cnn", {"name": "digits_cnn", "channels": (8, 16), "hidden": 32}),
-        min_length=1,
-        validate_default=True,
+        default=(DigitsCnn(), DigitsCnn(channels=(8, 16), hidden=32)), min_length=1
     )
     """The widest first; the others have the same layers with fewer channels."""
 
@@ -103,15 +99,9 @@ class MsdNetEnsemble(EnsembleMethod):
     method: Literal["msdnet"] = "msdnet"
     learner = "tuneparts.methods.ensembles._msdnet:MsdNetLearner"
     sizes: MsdNet = MsdNet(
-        exits=2,
-        base=1,
-        step=1,
-        channels=4,
-        growth=4,
-        growth_factors=(1, 2),
-        bottleneck_factors=(1, 2),
-        exit_channels=16,
-    )
+        exits=2, base=1, step=1, channels=4, growth=4,
+        growth_factors=(1, 2), bottleneck_factors=(1, 2), exit_channels=16,
+    )  # fmt: skip
     """Layers, channels and exits of the net; small by default, `MsdNet()` is the published one."""
 
 
@@ -120,7 +110,7 @@ class Hne(EnsembleMethod):
 
     method: Literal["hne"] = "hne"
     learner = "tuneparts.methods.ensembles._hne:HneLearner"
-    net: Net = Field(default="digits_cnn", validate_default=True)
+    net: Net = DigitsCnn()
     """The net of each member, an `nn.Sequential`; it is cut where its blocks cost most alike."""
     levels: int = Field(default=2, ge=1)
     """B: how often branches part in two."""

@@ -2,19 +2,20 @@
 
 A client of chunk k trains each of the partitions k..C by itself, from the server's values, in
 subnetwork j and by its own data; what it made of one partition is not read by the training of
-another. Its gradient of the hypers is that of subnetwork k - 1, which reads partitions 1..k-1
-alone: the server's, since this client never changes them. So it stays a judgement on unseen data.
+another. Its gradient of the hyperparameters is that of subnetwork k - 1, which reads partitions
+1..k-1 alone: the server's, since this client never changes them. So it judges by unseen data.
 
 Shapes: B examples in a batch, K classes, n examples of the client, m entries that a partition owns.
 
 Who takes part in a round follows from the seed, the round and the sizes of the clients. Clients are
-played in this process one after another, or in tasks beside it, with the same bits. One that fails,
+played in this process one after another, or in other tasks, with the same bits. One that fails,
 diverges or is late is dropped, and the others go on.
 """
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 import torch
@@ -28,7 +29,7 @@ from tuneparts.hypers.hypers import HyperModule
 from tuneparts.methods.federated._exchange import Answer, Broadcast, Dropped, Update
 from tuneparts.methods.partitioned.steps import PartitionedOptimiser
 from tuneparts.methods.partitioned.subnetwork import PartitionedNet, View
-from tuneparts.training.config import Optimiser
+from tuneparts.training.config import AnyOptimiser
 from tuneparts.training.forward import Forward
 from tuneparts.training.step import gradients, loss_on
 
@@ -38,23 +39,20 @@ class Assignment:
     """What one client does in one round."""
 
     number: int
-    """Of the round, from 0."""
     client: int
     chunk: int
     """k: the client's data belongs to chunk k."""
     steps: Mapping[int, int]
     """By partition, k..C: local steps."""
     hyper_batches: int
-    """Batches of the gradient of the hypers, a step each; 0 for none."""
+    """Batches of the gradient of the hyperparameters, a step each; 0 for none."""
 
     @property
     def total(self) -> int:
-        """All steps, those of the hyperparameters too."""
         return sum(self.steps.values()) + self.hyper_batches
 
 
 def sampled(num_clients: int, num_asked: int, *, seed: int, number: int) -> list[int]:
-    """The clients of a round, ascending, drawn without replacement."""
     generator = seeding.numpy_generator(seed, "federated", "sampling", number)
     chosen = generator.choice(num_clients, size=num_asked, replace=False)
     return sorted(int(client) for client in chosen)
@@ -62,20 +60,15 @@ def sampled(num_clients: int, num_asked: int, *, seed: int, number: int) -> list
 
 @dataclass(frozen=True)
 class Schedule:
-    """Makes the assignments of any round."""
-
     chunk_of: Sequence[int]
     """By client, its chunk, 1..C."""
     batches_of: Sequence[int]
     """By client, batches of one pass over its data."""
     filled: Sequence[int]
-    """Partitions that own weights."""
     num_asked: int
-    """Clients per round."""
     epochs: int
-    """Local steps over a client's data."""
     hyper_batches: int | None
-    """Most batches of a hyper gradient; None for the whole client, 0 for no gradients."""
+    """Most batches of a hyperparameter gradient; None for the whole client, 0 for no gradients."""
     seed: int
 
     def assignments(self, number: int, limit: int) -> list[Assignment]:
@@ -111,17 +104,15 @@ class Client:
     hypers: HyperModule
     """Read by local training; differentiated for the gradient."""
     examples: DeviceExamples
-    """The training data of all clients."""
     target: Target
     clients: Sequence[Tensor]
     """By client, the indices (n,) of its examples."""
-    optimiser: Optimiser
+    optimiser: AnyOptimiser
     """Of local training; each partition of each client starts it afresh."""
     batch_size: int
     """B; the last batch of an epoch may be smaller."""
     seed: int
     forward: Forward
-    """How local training computes."""
 
     def play(
         self, broadcast: Broadcast, assignments: Sequence[Assignment], timeout: float | None
@@ -135,16 +126,14 @@ class Client:
                 answer: Answer = self.work(assignment)
             except Exception as error:  # whatever it was, the round goes on without this client
                 answer = Dropped.by(error, assignment.client)
-            else:
-                seconds = time.monotonic() - start
-                if timeout is not None and seconds > timeout:
-                    reason = f"late: {seconds:.1f} s, allowed {timeout:g} s"
-                    answer = Dropped(assignment.client, reason)
+            seconds = time.monotonic() - start
+            if isinstance(answer, Update) and timeout is not None and seconds > timeout:
+                reason = f"late: {seconds:.1f} s, allowed {timeout:g} s"
+                answer = Dropped(assignment.client, reason)
             answers.append(answer)
         return answers
 
     def receive(self, broadcast: Broadcast) -> None:
-        """Take the server's values."""
         self._broadcast = broadcast
         for partition in broadcast.weights:
             self._restore(partition)
@@ -170,7 +159,7 @@ class Client:
         if not all(bool(torch.isfinite(tensor).all()) for tensor in sent):
             raise DivergedError(
                 f"what a client sends must be finite, but client {update.client} ended its local "
-                f"steps with loss {update.loss} and hyper loss {update.hyper_loss}. Lower the "
+                f"steps with loss {update.loss} and held-out loss {update.hyper_loss}. Lower the "
                 "local learning rate."
             )
         return update
@@ -221,16 +210,11 @@ class Client:
         return total, float(torch.stack(losses).double().sum())
 
     def _loss(
-        self,
-        view: View,
-        indices_B: Tensor,
-        generator: torch.Generator,
-        *,
-        is_hyper_step: bool = False,
+        self, view: View, indices_B: Tensor, generator: torch.Generator, is_hyper_step: bool = False
     ) -> Tensor:
         return loss_on(
             self.examples.take(indices_B),
-            net=lambda inputs: self.parts.run(view, inputs),
+            net=partial(self.parts.run, view),
             hypers=self.hypers,
             target=self.target,
             generator=generator,

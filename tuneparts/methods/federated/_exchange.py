@@ -1,7 +1,7 @@
 """What server and clients send each other in a round, and how many bytes that is.
 
-Bytes are those of the tensors that are sent. Weights and hypers are counted apart: the hypers are
-a handful of numbers, and what the partitions save is weights.
+Bytes are those of the tensors that are sent. Weights and hyperparameters are counted apart: the
+hyperparameters are a handful of numbers, and what the partitions save is weights.
 
 The server makes one set of weights from those of the clients (McMahan et al. 2017; Reddi et al.
 2020). A partition is moved by the clients that trained it and by nobody else, and has moments and a
@@ -24,10 +24,9 @@ from tuneparts.training.state import Stateful, copied
 
 @dataclass(frozen=True)
 class Broadcast:
-    """What every client of a round downloads: all partitions, and the hypers that are learnt."""
+    """What every client of a round downloads: all partitions, learnt hyperparameters."""
 
     number: int
-    """Of the round, from 0."""
     lr: float
     """Local learning rate of the round."""
     weights: Mapping[int, Sequence[Tensor]]
@@ -37,7 +36,7 @@ class Broadcast:
 
 @dataclass(frozen=True)
 class Update:
-    """What a client of chunk k uploads: partitions k..C, and a gradient of the hypers if k > 1."""
+    """What a client of chunk k uploads: partitions k..C, and if k > 1 a gradient of psi."""
 
     client: int
     num_examples: int
@@ -59,7 +58,6 @@ class Dropped:
 
     @staticmethod
     def by(error: BaseException, client: int) -> "Dropped":
-        """For an error."""
         return Dropped(client, f"{type(error).__name__}: {error}")
 
 
@@ -68,25 +66,21 @@ Message = TypeVar("Message", bound=Broadcast | Update | Dropped)
 
 
 def moved(message: Message, device: torch.device) -> Message:
-    """The same with all tensors on another device."""
     values = {one.name: getattr(message, one.name) for one in fields(message)}
     return replace(message, **copied(values, lambda tensor: tensor.to(device)))
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes sent so far."""
-
     up: int = 0
     """Weights, from clients to the server."""
     down: int = 0
     """Weights, from the server to clients."""
     hypers: int = 0
-    """Hypers down and their gradients up."""
+    """Hyperparameters down and their gradients up."""
 
     @property
     def total(self) -> int:
-        """All of it."""
         return self.up + self.down + self.hypers
 
     def after(
@@ -102,12 +96,10 @@ class Traffic:
 
 
 def num_bytes(tensors: Iterable[Tensor]) -> int:
-    """Bytes of these tensors."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def weight_bytes(weights: Mapping[int, Sequence[Tensor]]) -> int:
-    """Bytes of the partitions that are sent."""
     return sum(num_bytes(values) for values in weights.values())
 
 
@@ -122,7 +114,6 @@ class Server(Stateful, parts=("_optimisers",), values=("num_steps",)):
         }
         self._optimisers = {k: config.build(values) for k, values in self._values.items()}
         self.num_steps = dict.fromkeys(self._values, 0)
-        """Rounds in which each partition moved."""
 
     def weights(self) -> dict[int, list[Tensor]]:
         """What clients download: the present values by partition, in memory of their own."""

@@ -22,7 +22,7 @@ from tuneparts.data.chunks import sizes
 from tuneparts.data.task import Examples, Task
 from tuneparts.hypers import HyperGradient
 from tuneparts.methods.partitioned.config import Defaults, _check_division
-from tuneparts.training.config import Optimiser, SupervisedMethod
+from tuneparts.training.config import AnyOptimiser, Sgd, SupervisedMethod
 
 if TYPE_CHECKING:
     import torch
@@ -162,7 +162,7 @@ class ExchangeConfig(SupervisedMethod):
     """
 
     learner = "tuneparts.methods.federated.learner:FederatedLearner"
-    optimiser: Optimiser = Optimiser(kind="sgd", lr=0.05, momentum=0.0)
+    optimiser: AnyOptimiser = Sgd(lr=0.05, momentum=0.0)
     clients: ClientsConfig = ClientsConfig()
     clients_per_round: int = Field(default=2, ge=1)
     """Clients that are asked in each round, drawn anew each time."""
@@ -207,13 +207,13 @@ class ExchangeConfig(SupervisedMethod):
 
 
 class FedAvg(ExchangeConfig):
-    """One net at given hypers, trained by all clients (McMahan et al. 2017; Reddi et al. 2020)."""
+    """One net, trained by all clients (McMahan et al. 2017; Reddi et al. 2020)."""
 
     method: Literal["fedavg"] = "fedavg"
 
 
 class Federated(ExchangeConfig):
-    """Weights in partitions, clients in chunks, hypers learnt by the clients of later chunks."""
+    """Partitioned training over clients: those of later chunks learn the hyperparameters."""
 
     method: Literal["federated"] = "federated"
     proportions: tuple[float, ...] = (0.7, 0.2, 0.1)
@@ -224,9 +224,9 @@ class Federated(ExchangeConfig):
     """What a subnetwork reads for later partitions: zeros, or the initial weights, as deep nets
     without norms need."""
     hyper_lr: float = Field(default=1e-3, gt=0)
-    """Adam's rate for the hypers, on the server. A range moves by about this much a round."""
+    """Adam's rate for them, on the server. A range moves by about this much a round."""
     hyper_batches: int | None = Field(default=None, ge=1)
-    """Batches of a client's gradient of the hypers; None for all of its data."""
+    """Batches of a client's gradient of the hyperparameters; None for all of its data."""
 
     @model_validator(mode="after")
     def _check_fields_agree(self) -> Self:

@@ -1,9 +1,9 @@
 """Federated training as a learner: a step is a round (Mlodozeniec et al. 2023, appendix J).
 
-The server sends all partitions and the hypers to some clients; each trains the partitions from its
-own chunk on and sends back those; the server moves each partition by the clients that trained it,
-and the hypers by the mean of the gradients that clients of later chunks sent. With a single chunk
-and partition this is federated averaging.
+The server sends all partitions and the hyperparameters to some clients; each trains the partitions
+from its own chunk on and sends back those; the server moves each partition by the clients that
+trained it, and the hyperparameters by the mean of the gradients that clients of later chunks sent.
+With a single chunk and partition this is federated averaging.
 """
 
 import uuid
@@ -42,14 +42,10 @@ class FederatedLearner(
     _SubnetworkLearner,
     parts=("server", "_hyper_optimiser"),
     values=(
-        "_num_rounds",
-        "_num_answers",
-        "_num_dropped",
-        "_traffic",
-        "_reported_rounds",
-        "_reported_traffic",
+        "_num_rounds", "_num_answers", "_num_dropped",
+        "_traffic", "_reported_rounds", "_reported_traffic",
     ),
-):
+):  # fmt: skip
     """Exchanges weights with clients, round by round; predicts with all partitions."""
 
     # `server` comes after the partitions: it takes its weights over from them when a state loads.
@@ -87,28 +83,18 @@ class FederatedLearner(
             seed=context.seed,
         )
         self.client = Client(
-            self.parts,
-            self.hypers,
-            self.train_data,
-            target=self.target,
-            clients=self.clients,
-            optimiser=config.optimiser,
-            batch_size=config.batch_size,
-            seed=context.seed,
-            forward=self.forward,
-        )
+            self.parts, self.hypers, self.train_data, self.target, self.clients,
+            optimiser=config.optimiser, batch_size=config.batch_size,
+            seed=context.seed, forward=self.forward,
+        )  # fmt: skip
         self.server = Server(self.parts, config.server)
         self._hyper_optimiser = None
         if self._psi:
             self._hyper_optimiser = torch.optim.Adam(
                 self._psi, lr=division.hyper_lr, eps=config.server.eps
             )
-        self._num_rounds = 0
-        self._num_answers = 0
-        self._num_dropped = 0
-        self._traffic = Traffic()
-        self._reported_rounds = 0
-        self._reported_traffic = Traffic()
+        self._num_rounds = self._num_answers = self._num_dropped = self._reported_rounds = 0
+        self._traffic = self._reported_traffic = Traffic()
         if context.tasks is not None and config.tasks is not None:
             alone = Context(task=task, seed=context.seed, device=context.device)
             blueprint = _Blueprint(config, alone, torch.get_num_threads(), uuid.uuid4().hex)
@@ -129,7 +115,6 @@ class FederatedLearner(
         return self._num_rounds - self._reported_rounds >= self.config.rounds_per_report
 
     def step(self) -> Step:
-        """One round."""
         assignments = self.schedule.assignments(self._num_rounds, self.config.steps - self.steps)
         broadcast = Broadcast(
             number=self._num_rounds,
@@ -143,18 +128,13 @@ class FederatedLearner(
         self._hyper_step([update for update in updates if update.hyper_grads])
         self._traffic = self._traffic.after(broadcast, num_asked=len(assignments), updates=updates)
         self._num_rounds += 1
-        losses = {
+        found = {
             "train/loss": [update.loss for update in updates if update.loss is not None],
             "train/hyper_loss": [u.hyper_loss for u in updates if u.hyper_loss is not None],
         }
-        return Step(
-            cost=sum(assignment.total for assignment in assignments),
-            losses={
-                name: torch.tensor(sum(values) / len(values), dtype=torch.float64)
-                for name, values in losses.items()
-                if values
-            },
-        )
+        means = {name: sum(values) / len(values) for name, values in found.items() if values}
+        losses = {name: torch.tensor(mean, dtype=torch.float64) for name, mean in means.items()}
+        return Step(cost=sum(assignment.total for assignment in assignments), losses=losses)
 
     def _answers(self, broadcast: Broadcast, assignments: Sequence[Assignment]) -> list[Answer]:
         """Play the clients of a round in this process, or several to a task, with the same bits."""
@@ -182,7 +162,6 @@ class FederatedLearner(
         return answers
 
     def _kept(self, answers: Sequence[Answer]) -> list[Update]:
-        """The clients that answered; refuses to go on with too few."""
         kept = [answer for answer in answers if isinstance(answer, Update)]
         lost = [answer for answer in answers if isinstance(answer, Dropped)]
         self._num_answers += len(kept)
@@ -198,7 +177,7 @@ class FederatedLearner(
         return kept
 
     def _hyper_step(self, judges: Sequence[Update]) -> None:
-        """Move the hypers by the mean gradient of the clients of later chunks, if any took part."""
+        """Move psi by the mean gradient of the clients of later chunks, if any took part."""
         if not judges or self._hyper_optimiser is None:
             return
         means = mean_over([(update, update.hyper_grads) for update in judges])
@@ -242,9 +221,7 @@ _clients: dict[str, Client] = {}
 """The run that this process last served; building one takes longer than a round."""
 
 
-def _play(
-    blueprint: _Blueprint, broadcast: Broadcast, assignments: Sequence[Assignment]
-) -> list[Answer]:
+def _play(blueprint: _Blueprint, broadcast: Broadcast, jobs: Sequence[Assignment]) -> list[Answer]:
     """Play some clients of a round, as a task; answers are on the CPU."""
     torch.set_num_threads(blueprint.num_threads)
     config, context = blueprint.config, blueprint.context
@@ -252,5 +229,5 @@ def _play(
         _clients.clear()
         _clients[blueprint.key] = FederatedLearner(config, context).client
     client = _clients[blueprint.key]
-    answers = client.play(moved(broadcast, context.device), assignments, config.client_timeout)
+    answers = client.play(moved(broadcast, context.device), jobs, config.client_timeout)
     return [moved(answer, _CPU) for answer in answers]

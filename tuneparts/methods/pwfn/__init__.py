@@ -1,6 +1,6 @@
 """Weights as Gaussians, fixed by rounds on powers of two (Subia-Waud & Dasmahapatra 2023).
 
-One's own net is compressed by `compress(net, (x, y), file="net.npz")` and read back by
+Your own net is compressed by `compress(net, (x, y), file="net.npz")` and read back by
 `load("net.npz", net)`.
 """
 

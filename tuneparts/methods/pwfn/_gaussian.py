@@ -1,7 +1,7 @@
 """Gaussians N(mu, sigma^2) over the weights of a net (Subia-Waud & Dasmahapatra 2023, appendix).
 
 The net stays the ordinary module that it is: mu are its own parameters, and everything else stands
-beside it in `Gaussians`. A draw is one tensor w = mu + eps * max(sigma, 2^-30), eps ~ N(0, 1), for
+next to it in `Gaussians`. A draw is one tensor w = mu + eps * max(sigma, 2^-30), eps ~ N(0, 1), for
 each covered parameter, shared by the batch. The net is lent a draw for the time of a call, so that
 any layer that reads its parameters as attributes can be covered, tied weights stay tied, and hooks
 stay in place.
@@ -14,6 +14,7 @@ import math
 from collections.abc import Collection, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,8 +36,6 @@ _COVERED = (
 
 @dataclass(frozen=True)
 class Draw:
-    """One draw of the weights."""
-
     values: dict[str, Tensor]
     """By the parameter's name; leaves of the graph, for gradients by `take_gradients`."""
     eps_N: Tensor
@@ -55,15 +54,13 @@ class _Held:
     most_sigma_N: Tensor
     """The deviation where it may not move, infinity elsewhere."""
     is_empty: bool
-    """Whether all weights may move, so that there is nothing to put back."""
 
 
 class Gaussians(nn.Module):
     """Standard deviations of a net's weights, and which of them are fixed.
 
-    `sigma` is stored directly, without softplus or logarithm, because the regulariser's gradient
-    is linear in it. Its state does not hold the means: they are the parameters of the net, which is
-    not changed, with the names that `net.named_parameters()` gives them.
+    `sigma` is stored directly, because the regulariser's gradient is linear in it. The means are
+    the parameters of the net itself, by the names of `net.named_parameters()`.
     """
 
     fixed: Tensor
@@ -77,24 +74,23 @@ class Gaussians(nn.Module):
         self.sigma = nn.Parameter(first.new_full((num,), FLOOR, requires_grad=False))
         self.register_buffer("fixed", torch.zeros(num, dtype=torch.bool, device=first.device))
         self._held: _Held | None = None
-        self.register_load_state_dict_post_hook(_forget_held)  # type: ignore[no-untyped-call]
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        super()._load_from_state_dict(*args)
+        self._held = None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The covered parameters, in the order of the net."""
         return tuple(self.mus)
 
     def means(self) -> Tensor:
-        """A copy of all means (N,)."""
         return torch.cat([mu.detach().flatten() for mu in self.mus.values()])
 
     def parts(self, all_N: Tensor) -> dict[str, Tensor]:
         """View a vector (N,) as one tensor of each parameter's shape, by name."""
         pieces = torch.split(all_N, [mu.numel() for mu in self.mus.values()])
-        return {
-            name: piece.view(mu.shape)
-            for (name, mu), piece in zip(self.mus.items(), pieces, strict=True)
-        }
+        pairs = zip(self.mus.items(), pieces, strict=True)
+        return {name: piece.view(mu.shape) for (name, mu), piece in pairs}
 
     @torch.no_grad()
     def write(self, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor) -> None:
@@ -135,7 +131,6 @@ class Gaussians(nn.Module):
 
     @torch.no_grad()
     def add_gradients(self, slope_R: Tensor) -> None:
-        """Add `slope_R` to the gradients of the free means."""
         slope_N = torch.zeros_like(self.sigma)
         slope_N[~self.fixed] = slope_R.to(slope_N.dtype)
         for name, slope in self.parts(slope_N).items():
@@ -153,11 +148,9 @@ class Gaussians(nn.Module):
 
     @torch.no_grad()
     def restore_fixed(self) -> None:
-        """Put back what an optimiser's step moved but may not, bit for bit; call it after the step.
+        """Put back what an optimiser's step moved but may not, as by weight decay, bit for bit.
 
-        A zero gradient is not a zero update: weight decay and moments would move a fixed weight.
-        Free deviations are kept at the floor or above. Below it, draws use the floor, so that the
-        loss has no gradient for the deviation and only the regulariser could raise it again.
+        Free deviations stay at the floor or above: below it, the loss has no gradient for them.
         """
         held = self._hold()
         if held.is_empty:
@@ -171,7 +164,6 @@ class Gaussians(nn.Module):
 
     @torch.no_grad()
     def keep_above_floor(self) -> None:
-        """Raise deviations below the floor to it, and let an optimiser move all else."""
         self.sigma.clamp_(min=FLOOR)
 
     def _hold(self) -> _Held:
@@ -201,15 +193,10 @@ def blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     return zip(*(torch.split(one, size) for one in flat), strict=True)
 
 
-def _forget_held(gaussians: nn.Module, _keys: object) -> None:
-    assert isinstance(gaussians, Gaussians)
-    gaussians._held = None
-
-
 def cover(net: nn.Module, x: Tensor | None = None) -> tuple[list[str], dict[str, str]]:
     """Names of the parameters that become Gaussians; of the others the reason and their number.
 
-    The net is tried with a few inputs (B, ...), on its device, if they are given.
+    The net is tried with inputs (B, ...) on its device, if given.
     """
     reasons = {name: "" for name, _ in net.named_parameters()}
     first = {id(parameter): name for name, parameter in net.named_parameters()}
@@ -254,7 +241,7 @@ class Lent(nn.Module):
         self.values = values
 
     def forward(self, x: Tensor) -> Tensor:
-        """Call the net; not to be called beside other calls of the same net in other threads."""
+        """Call the net; not to be called during other calls of the same net in other threads."""
         # Not by `torch.func.functional_call`: of a module that has two names it restores the
         # parameters twice, and the second time to those that it was lent.
         own = {id(parameter): name for name, parameter in self.net.named_parameters()}

@@ -1,6 +1,6 @@
 """PWFN: train weights as Gaussians and fix ever more of them (Subia-Waud & Dasmahapatra 2023).
 
-The net is an ordinary one in all stages; deviations stand beside it from the first step on, so that
+The net is an ordinary one in all stages; deviations are next to it from the first step on, so that
 the state has one form. Each round trains, then fixes a share of the weights to a few values. After
 the last round every covered weight is fixed and no training follows.
 """
@@ -45,8 +45,6 @@ class PwfnLearner(
     parts=("net", "gaussians", "optimiser", "_batches", "_augmentation", "_noise"),
     values=("_is_gaussian", "_num_rounds_done", "_last_fixing", "_start"),
 ):
-    """Pretrains, warms deviations up if asked to, then trains and fixes weights round by round."""
-
     config: Pwfn
 
     def __init__(self, config: Pwfn, context: Context) -> None:
@@ -212,7 +210,6 @@ class PwfnLearner(
         return loss
 
     def _sampled_backward(self) -> Tensor:
-        """Leave the gradients of a draw, and the pull, in means and deviations."""
         draw = self.gaussians.draw(self._noise)
         loss = self._backward(draw.values)
         self.gaussians.take_gradients(draw)
@@ -267,7 +264,6 @@ class PwfnLearner(
         return loss.detach()
 
     def _end_stages(self, steps: int) -> None:
-        """End pretraining, and any rounds, that end after this many steps."""
         if not self._is_gaussian and steps >= self.rounds.pretrain_end:
             self._end_pretraining()
         while self._is_gaussian and self._num_rounds_done < len(self.rounds.ends):
@@ -276,7 +272,6 @@ class PwfnLearner(
             self._fix()
 
     def _end_pretraining(self) -> None:
-        """Turn weights into Gaussians, and start with a new optimiser."""
         if self.config.quantiser.uses_sigma:
             deviations.initialise(self.gaussians, self.config.sigma.start)
             self._start = deviations.snapshot(self.gaussians, self.context.seed)
@@ -285,7 +280,6 @@ class PwfnLearner(
         self.optimiser = self._finetuning()
 
     def _fix(self) -> None:
-        """End a round: let the quantiser fix weights, and start with a new optimiser."""
         config, number = self.config, self._num_rounds_done
         before = self._val_accuracy()
         mu_N, sigma_N = self.gaussians.means(), self.gaussians.sigma.detach().clone()
@@ -319,7 +313,6 @@ class PwfnLearner(
             self._last_fixing |= {"fixing/accuracy_before": before, "fixing/accuracy_after": after}
 
     def _after_fixing(self) -> None:
-        """Compute what changes with each round only: the reach of the pulls."""
         quantiser, cutoff = self.config.quantiser, self.config.sigma.cutoff
         if quantiser.uses_sigma and self._is_gaussian:
             fixed_too = self.config.habits == "released"
@@ -337,40 +330,33 @@ class PwfnLearner(
         """Take BatchNorm statistics anew: those so far belong to weights that have just moved."""
         stream = self.new_batches("recalibrate", self._num_rounds_done)
         augmentation = self.generator(f"recalibrate {self._num_rounds_done}")
-        recalibrate(
-            self.net,
-            (self.train_data.take(stream.next())[0] for _ in range(self.config.recalibrate)),
-            lambda x: self.hypers.predict(
-                self.net,
-                self.config.augmentation(x, augmentation),
-                generator=augmentation,
-                training=True,
-            ),
-        )
+
+        def predict(x: Tensor) -> Tensor:
+            x = self.config.augmentation(x, augmentation)
+            return self.hypers.predict(self.net, x, generator=augmentation, training=True)
+
+        numbers = range(self.config.recalibrate)
+        recalibrate(self.net, (self.train_data.take(stream.next())[0] for _ in numbers), predict)
 
     def _val_accuracy(self) -> float | None:
         val = self.scored().get("val")
         return None if val is None else self.score(val, "val").get("val/accuracy")
 
     def _ensemble_scores(self) -> dict[str, float]:
-        """Score the mean prediction over draws of the weights on test data."""
         noise, augmentation = self.generator("ensemble"), self.generator("evaluate ensemble")
 
-        def drawn(x: Tensor) -> Tensor:
-            outputs: Tensor = Lent(self.net, self.gaussians.draw(noise).values)(x)
-            return outputs
+        def drawn(x: Tensor) -> Any:
+            return Lent(self.net, self.gaussians.draw(noise).values)(x)
 
         def predict(x: Tensor) -> Tensor:
-            outputs = [
-                self.hypers.predict(drawn, x, generator=augmentation, training=False)
-                for _ in range(self.config.ensemble)
-            ]
+            how: dict[str, Any] = {"generator": augmentation, "training": False}
+            draws = range(self.config.ensemble)
+            outputs = [self.hypers.predict(drawn, x, **how) for _ in draws]
             return self.target.combined(torch.stack(outputs))
 
         self.net.eval()
-        found = outputs_of(predict, self._test)
+        scores = self.target.scores(*outputs_of(predict, self._test))
         self.net.train()
-        scores = self.target.scores(*found)
         return {f"test/ensemble_{name}": scores[name] for name in ("accuracy", "nll", "ece")}
 
 

@@ -15,23 +15,14 @@ from fractions import Fraction
 import torch
 from torch import Tensor, nn
 
-from tuneparts.methods.pwfn import _running_mean, _threshold
+from tuneparts.methods.pwfn import _running_mean, _threshold, config
 from tuneparts.methods.pwfn._centres import kmeans, nearest, rounding_grid
 from tuneparts.methods.pwfn._gaussian import Gaussians
 from tuneparts.methods.pwfn._threshold import Clustering, FixingStage, smallest
-from tuneparts.methods.pwfn.config import (
-    _Clusters,
-    _Free,
-    _KMeans,
-    _Nearest,
-    _Quantiser,
-    _Uniform,
-    _Wfn,
-)
 
 
 def fix(
-    quantiser: _Quantiser,
+    quantiser: config._Quantiser,
     mu_N: Tensor,
     sigma_N: Tensor,
     fixed_N: Tensor,
@@ -39,14 +30,11 @@ def fix(
     num_fixed: int,
     rounds_left: int,
 ) -> Clustering:
-    """End a round, `rounds_left` before the last: fix weights until `num_fixed` are fixed in all.
-
-    At most so many are fixed already. `Uniform` is not for this function: see `rounded`.
-    """
+    """Fix weights, `rounds_left` before the last round, until `num_fixed` are fixed in all."""
     match quantiser:
-        case _Clusters():
+        case config._Clusters():
             return _clustered(quantiser, mu_N, sigma_N, fixed_N, num_fixed)
-        case _Nearest():
+        case config._Nearest():
             largest = mu_N.abs().max().item()
             centres_K = rounding_grid(quantiser.bits, quantiser.max_order, largest)
             target_N = _nearest(mu_N, centres_K)
@@ -54,10 +42,10 @@ def fix(
                 target_N = target_N.masked_fill(mu_N.abs() < 2.0**-quantiser.bits, 0)
             # A fixed weight stays where it is, also where the zero rule would move it.
             return _rounded(mu_N, sigma_N, target_N, fixed_N, num_fixed=num_fixed, keep=True)
-        case _KMeans():
+        case config._KMeans():
             target_N = _nearest(mu_N, kmeans(mu_N, quantiser.num_values))
             return _rounded(mu_N, sigma_N, target_N, fixed_N, num_fixed=num_fixed, keep=False)
-        case _Wfn():
+        case config._Wfn():
             # The released code forgets what was fixed: a weight at a centre usually returns to it.
             return _running_mean.wfn(
                 mu_N,
@@ -67,13 +55,13 @@ def fix(
                 smallest=2.0**-quantiser.bits,
                 max_order=quantiser.max_order,
             )
-        case _Free():
+        case config._Free():
             return Clustering(mu_N, sigma_N, fixed_N, ())
     raise NotImplementedError(type(quantiser).__name__)
 
 
 def _clustered(
-    quantiser: _Clusters, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor, num_fixed: int
+    quantiser: config._Clusters, mu_N: Tensor, sigma_N: Tensor, fixed_N: Tensor, num_fixed: int
 ) -> Clustering:
     candidates_N = ~fixed_N if quantiser.monotone else torch.ones_like(fixed_N)
     mu, sigma = mu_N[candidates_N], sigma_N[candidates_N]
@@ -97,7 +85,7 @@ def _clustered(
     return Clustering(out_mu_N, out_sigma_N, out_fixed_N, part.stages)
 
 
-def pull(quantiser: _Wfn, mu_R: Tensor, centres_K: Tensor, loss: Tensor) -> Tensor:
+def pull(quantiser: config._Wfn, mu_R: Tensor, centres_K: Tensor, loss: Tensor) -> Tensor:
     """Compute the gradient (R,) of the term that draws free weights, at least one, to centres."""
     term, slope_R = _running_mean.attraction(
         mu_R, centres_K, temperature=quantiser.temperature, zero_below=2.0**-quantiser.bits
@@ -107,7 +95,7 @@ def pull(quantiser: _Wfn, mu_R: Tensor, centres_K: Tensor, loss: Tensor) -> Tens
     return slope_R * scale
 
 
-def codes(quantiser: _Uniform, mu_N: Tensor, channels: "Channels") -> tuple[Tensor, Tensor]:
+def codes(quantiser: config._Uniform, mu_N: Tensor, channels: "Channels") -> tuple[Tensor, Tensor]:
     """Find the integer of each weight (N,), and the scale of each channel (G,)."""
     most, most_of_bias = (2 ** (bits - 1) - 1 for bits in (quantiser.bits, max(quantiser.bits, 8)))
     most_G = torch.where(channels.is_bias_G, most_of_bias, most)
@@ -116,25 +104,18 @@ def codes(quantiser: _Uniform, mu_N: Tensor, channels: "Channels") -> tuple[Tens
     return (mu_N / scale_G[channels.of_N]).round(), scale_G
 
 
-def rounded(quantiser: _Uniform, mu_N: Tensor, channels: "Channels") -> Tensor:
-    """Round every weight: (N,)."""
+def rounded(quantiser: config._Uniform, mu_N: Tensor, channels: "Channels") -> Tensor:
     code_N, scale_G = codes(quantiser, mu_N, channels)
     return code_N * scale_G[channels.of_N]
 
 
 def quota(num_weights: int, fraction: float) -> int:
-    """Round a fraction of all weights up to a whole number of them.
-
-    The fraction counts as it is written in decimal: the float 0.07 is above 7 / 100, and 0.07 * 100
-    would round up to 8.
-    """
+    """Round up a fraction of all weights, as it is written in decimal: 0.07 * 100 would be 8."""
     return math.ceil(Fraction(str(fraction)) * num_weights)
 
 
 @dataclass(frozen=True)
 class Channels:
-    """The output channel of each weight."""
-
     of_N: Tensor
     """Number of the channel: int64 (N,)."""
     is_bias_G: Tensor
@@ -156,24 +137,14 @@ def channels_of(gaussians: Gaussians, net: nn.Module) -> Channels:
 
 
 def _nearest(mu_N: Tensor, centres_K: Tensor) -> Tensor:
-    """Find the centre that is nearest to each weight: float64 (N,)."""
     on_device = centres_K.to(mu_N.device)
     return on_device[nearest(mu_N.double(), on_device)]
 
 
 def _rounded(
-    mu_N: Tensor,
-    sigma_N: Tensor,
-    target_N: Tensor,
-    fixed_N: Tensor,
-    *,
-    num_fixed: int,
-    keep: bool,
+    mu_N: Tensor, sigma_N: Tensor, target_N: Tensor, fixed_N: Tensor, *, num_fixed: int, keep: bool
 ) -> Clustering:
-    """Fix the weights that are closest to their targets; their deviation becomes 0.
-
-    If `keep`, weights that are fixed stay so, at their value.
-    """
+    """Fix the weights closest to their targets, at deviation 0; with `keep` fixed ones stay."""
     distance_N = (mu_N.double() - target_N).abs()
     if keep:
         distance_N = distance_N.masked_fill(fixed_N, -1)

@@ -2,11 +2,9 @@
 
 Each weight votes for its nearest centre. The centre with most votes takes the weights that are
 closest to it, as long as their mean distance stays within a bound (Subia-Waud & Dasmahapatra 2023,
-algorithm 1). The last cluster is cut off at the quota, by distance, then by index.
-
-The printed algorithm leaves open what happens when the elected centre takes nothing. Here sums of
-more powers of two are tried first, then delta grows; each new cluster starts from single powers and
-the first delta again, because a delta that stayed large would let one centre take everything.
+algorithm 1). If it takes none, which the paper leaves open, sums of more powers of two are tried,
+then delta grows; each new cluster starts from single powers and the first delta again, because a
+delta that stayed large would let one centre take everything.
 
 Weight Fixing Networks (Subia-Waud & Dasmahapatra 2022) measure distances relative to the weight.
 Their released code allows one more power for the rest of the round if a centre takes nothing;
@@ -50,7 +48,6 @@ def cluster(
     zero_below = 2.0**-bits if zero_rule else 0.0
 
     def elect(mu_R: Tensor, index_R: Tensor) -> tuple[int, float, Tensor, Tensor]:
-        """Find the first order and bound whose elected centre has a weight within the bound."""
         largest = mu_R.abs().max().item()
         is_small_R = mu_R.abs() < zero_below
         # Votes do not depend on the bound: each order holds one election, whatever it grows to.
@@ -87,7 +84,7 @@ def wfn(
 ) -> Clustering:
     """Fix exactly `num_to_fix` weights as Weight Fixing Networks do; their deviations become 0.
 
-    The mean relative distance of a cluster is bounded by `distance`, in (0, 1). Weights below
+    Clusters have a mean relative distance of at most `distance`, in (0, 1). Weights below
     `smallest`, the first positive centre, are at no distance from 0.
     """
     order = 1
@@ -158,12 +155,11 @@ def prefix(distance_R: Tensor, delta: float) -> Tensor:
 def attraction(
     mu_R: Tensor, centres_K: Tensor, *, temperature: float, zero_below: float
 ) -> tuple[Tensor, Tensor]:
-    """Compute the term of WFN's loss that draws free weights to centres, and its gradient (R,).
+    """The term of WFN's loss that draws free weights to centres, and its gradient (R,).
 
-    A weight w is at relative distance d_k = |w - c_k| / |w| from centre c_k and belongs to it with
-    probability softmin_k(d_k / T), T the temperature. The term is the mean over free weights of the
-    expected distance (Subia-Waud & Dasmahapatra 2022). Weights below the bound of the zero rule are
-    at no distance: they will be zero as they are.
+    A weight at relative distance d_k = |w - c_k| / |w| from centre c_k belongs to it with
+    probability softmin_k(d_k / T), T the temperature. The term is the mean expected distance;
+    weights below the bound of the zero rule are at none.
     """
     mu_R = mu_R.detach()
     large = (mu_R.abs() >= zero_below).nonzero().squeeze(1)

@@ -32,10 +32,7 @@ MAX_SHOWN = 500
 
 
 def initial(mu: Tensor, form: StartForm = "product") -> Tensor:
-    """Compute initial standard deviations of one tensor of means, within [2^-30, 0.05].
-
-    Zeros are on the grid already: they take the floor and do not count in the quartile.
-    """
+    """Initial standard deviations of a tensor of means; zeros take the floor and do not count."""
     # From the mantissa instead of logarithms: in the released code a weight of exactly 0 gives
     # 0 / 0 and makes its whole tensor NaN.
     mantissa = 2 * torch.frexp(mu.detach().abs()).mantissa
@@ -72,10 +69,7 @@ def _third_quartile(values: Tensor) -> float:
 
 
 def reach(gaussians: Gaussians, cutoff: float, *, fixed_too: bool = False) -> Tensor:
-    """Make the vector (N,) that `pull` takes: S where a weight is pulled, and -inf elsewhere.
-
-    Biases are not pulled, nor fixed weights unless `fixed_too`. It changes when weights are fixed.
-    """
+    """The vector (N,) for `pull`: S where a weight is pulled, -inf elsewhere, as at all biases."""
     is_pulled_N = gaussians.fixed.logical_not() | fixed_too
     for name, part in gaussians.parts(is_pulled_N).items():
         if is_bias(name):
@@ -94,10 +88,7 @@ def pull(
     form: PullForm = "squared",
     scale: Tensor | float = 1.0,
 ) -> None:
-    """Multiply the gradient of the deviations by `scale` and add that of the regulariser.
-
-    The draw that the gradient is of, `eps_N`, is overwritten; `reach_N` is from `reach`.
-    """
+    """Scale the gradient of deviations and add that of the regulariser; overwrites `eps_N`."""
     # Straight into the gradient, as in the authors' code: a term of the loss would build a graph
     # over every weight only to arrive at this one expression. On a CPU in blocks that stay in the
     # cache: the time of each line is that of reading memory.
@@ -143,12 +134,10 @@ def snapshot(gaussians: Gaussians, seed: int) -> dict[str, Tensor]:
 
 
 def is_bias(name: str) -> bool:
-    """Whether a parameter is a bias, by the name that torch gives it in any layer."""
     return "bias" in name.rpartition(".")[2]
 
 
 def columns(moments: Mapping[str, Mapping[str, Tensor]]) -> Columns:
-    """Turn snapshots by moment into the columns of a table: layer, moment, mu, sigma."""
     rows = [
         (layer, moment, mu, sigma)
         for moment, taken in moments.items()

@@ -32,8 +32,6 @@ _INT = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class FixingStage:
-    """How many weights one setting of order and threshold fixed."""
-
     order: int
     delta: float
     num_fixed: int
@@ -99,7 +97,6 @@ def cluster(
 
 
 def check_finite(mu_N: Tensor, sigma_N: Tensor) -> None:
-    """Refuse weights whose clustering would be undefined."""
     if not (torch.isfinite(mu_N).all() and torch.isfinite(sigma_N).all()):
         raise ConfigError(
             "means and deviations must be finite. The net has diverged: lower the learning rate."
@@ -198,11 +195,7 @@ def _histogram(cell_R: Tensor, num_cells: int) -> tuple[_INT, _INT, Tensor]:
 def _pick(
     cells_U: _INT, counts_U: _INT, *, num_centres: int, quota: int
 ) -> tuple[npt.NDArray[np.int32], int, int]:
-    """Greedily pick the centre that captures most, while there is one and the quota lasts.
-
-    Returns the centre of each interval (U,), -1 for none; the centre that was picked last; and by
-    how many weights it exceeds the quota.
-    """
+    """Pick centres greedily: that of each interval (U,) or -1, the last, and its surplus."""
     low_U, high_U = np.divmod(cells_U, num_centres + 1)
 
     def captured_by(some: slice | _INT) -> _INT:

@@ -1,4 +1,4 @@
-"""A net of one's own with few distinct weights, its file, and weights from any kind of file.
+"""Your own net with few distinct weights, its file, and weights from any kind of file.
 
 A compressed net is a NumPy archive (npz) under LZMA. `codebook` has the distinct values of the
 coded weights, the most frequent first, and `codes` their indices, in as few bits as fill bytes.
@@ -41,7 +41,7 @@ _NESTED = ("learner", "net", "state_dict", "model_state_dict", "model")
 """Keys under which programs keep a net's state."""
 
 
-class Compressibility(NamedTuple):
+class _Compressibility(NamedTuple):
     """Distinct values (zero included), bits a weight with and without zeros, share of zeros."""
 
     unique_weights: int
@@ -50,18 +50,16 @@ class Compressibility(NamedTuple):
     sparsity: float
 
 
-def _measure(values_N: Tensor) -> Compressibility:
-    """Measure how compressible weights are; negative zero counts as zero."""
+def _measure(values_N: Tensor) -> _Compressibility:
     values, counts = torch.unique(values_N.detach() + 0.0, return_counts=True)
     is_zero = values == 0
     shares = [kept.double() / kept.sum() for kept in (counts, counts[~is_zero])]
     entropy, nonzero = (float(abs((share * share.log2()).sum())) for share in shares)
     zeros = counts[is_zero].sum().item() / len(values_N)
-    return Compressibility(len(values), entropy, nonzero, zeros)
+    return _Compressibility(len(values), entropy, nonzero, zeros)
 
 
 def _num_plain_bytes(net: nn.Module) -> int:
-    """Count the bytes of a net's state without coding; a tied tensor counts once."""
     once = {id(value): value for value in net.state_dict(keep_vars=True).values()}
     return sum(value.numel() * value.itemsize for value in once.values())
 
@@ -100,7 +98,6 @@ def _encode(net: nn.Module, names: Collection[str]) -> bytes:
 
 
 def _decode(content: bytes) -> dict[str, Tensor]:
-    """Decode the content of a file: the net's state."""
     rest = dict(np.load(io.BytesIO(content), allow_pickle=False))
     index, bits = rest["codes"], _bits(len(rest["codebook"]))
     if bits < 8:
@@ -166,7 +163,6 @@ def _downloaded(source: str) -> Path:
 
 
 def _state(path: Path) -> dict[str, Tensor]:
-    """Read a net's state from any of the forms in which one is kept."""
     try:
         content = path.read_bytes()
         if content.startswith(checkpoint.MAGIC):
@@ -232,7 +228,7 @@ def compress(
             with all data, whose test data are scored if it has any.
         val: the same for scores; training data are scored if None.
         target: `classes`, `binary`, `values`, a loss function, or a `Target`.
-        file: where to write the compressed net, for `load`. Until then the state stands beside it
+        file: where to write the compressed net, for `load`. Until then the state is next to it
             (`FILE.partial`), and the same call goes on from there.
         seed: of the batches, the augmentation and the draws of weights.
         device: where to train; the net's own if None.

@@ -17,7 +17,7 @@ from tuneparts.core.config import Config
 from tuneparts.data.task import Task
 from tuneparts.hypers.config import Augmentation
 from tuneparts.training import check
-from tuneparts.training.config import Optimiser, SupervisedMethod
+from tuneparts.training.config import AnyOptimiser, Sgd, SupervisedMethod
 
 FRACTIONS = (0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99, 1.0)
 """Share of weights that is fixed after each of the ten published rounds."""
@@ -200,7 +200,7 @@ class Pwfn(SupervisedMethod):
     quantiser: AnyQuantiser = _Clusters()
     """Chooses which weights a round fixes, and to which values: PWFN (`clusters`) or a baseline."""
     sigma: SigmaConfig = SigmaConfig()
-    finetune: Optimiser = Optimiser(kind="sgd", lr=1e-3, weight_decay=1e-4)
+    finetune: AnyOptimiser = Sgd(lr=1e-3, weight_decay=1e-4)
     """Optimiser after pretraining, made anew for each round."""
     clip: float = Field(default=1.0, gt=0)
     """Largest norm of the loss gradient after pretraining; the pull on deviations comes on top."""
@@ -229,7 +229,7 @@ class Pwfn(SupervisedMethod):
         if self.pretrained is not None and self.pretrain > 0:
             given = f"`pretrain` = {self.pretrain} with `pretrained`"
             raise ValueError(f"{given}: such a net is not pretrained again, set `pretrain` to 0")
-        if self.sigma.exposure is not None and self.finetune.kind != "sgd":
+        if self.sigma.exposure is not None and not isinstance(self.finetune, Sgd):
             given = f"`sigma.exposure` with `finetune.kind` = {self.finetune.kind}"
             raise ValueError(f"{given}: it is defined for SGD, give `sigma.alpha`")
         if isinstance(self.quantiser, _Uniform) and len(self.fractions) > 1:
@@ -246,7 +246,8 @@ class Pwfn(SupervisedMethod):
     def exposure(self, *, alpha: float, steps: int) -> float:
         """X such that a flat weight's deviation has gone 1 - exp(-X) of the way to S, under SGD."""
         mean_abs_eps = math.sqrt(2 / math.pi)
-        return self.finetune.lr / (1 - self.finetune.momentum) * alpha * mean_abs_eps * steps
+        rate = self.finetune.lr / (1 - getattr(self.finetune, "momentum", 0))
+        return rate * alpha * mean_abs_eps * steps
 
     def strength(self) -> float:
         """The pull's alpha: as given, or by the exposure that is asked for."""
@@ -280,7 +281,7 @@ class Pwfn(SupervisedMethod):
 
 @dataclass(frozen=True)
 class Rounds:
-    """Forward at which pretraining, warm-up and each round end."""
+    """Steps at which pretraining, warm-up and each round end."""
 
     pretrain_end: int
     warmup_end: int
@@ -289,5 +290,5 @@ class Rounds:
 
     @property
     def num_fixing(self) -> int:
-        """Forward after pretraining."""
+        """Steps after pretraining."""
         return self.ends[-1] - self.pretrain_end

@@ -1,6 +1,6 @@
 """SuperWeight networks: several nets from one parameter budget (Teterwak et al. 2024).
 
-One's own nets become an ensemble by `fit([net, net], x, y, budget=...)`.
+Your own nets become an ensemble by `fit([net, net], x, y, budget=...)`.
 """
 
 from tuneparts.core import lazy

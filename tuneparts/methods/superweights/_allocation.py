@@ -40,12 +40,10 @@ class Growth:
 
     @property
     def shape(self) -> Shape:
-        """Shape of the weight after the slot is added."""
         return self.rows + self.new_rows, self.columns + self.new_columns
 
     @property
     def num_pairs(self) -> int:
-        """Number of (output, input) pairs in the slot: new columns first, then new rows."""
         return self.rows * self.new_columns + self.new_rows * self.shape[1]
 
 
@@ -59,7 +57,6 @@ class Chain:
 
     @property
     def sizes(self) -> list[int]:
-        """Number of weights of one template of each slot."""
         return [slot.num_pairs * self.area for slot in self.slots]
 
 
@@ -98,10 +95,7 @@ def assemble(chain: Chain, parts_UD: Sequence[Tensor], shape: Shape) -> Tensor:
 
 
 def disassemble(chain: Chain, gradient_UOIA: Tensor) -> list[Tensor]:
-    """Take gradients of weights apart into those (U, D) of each slot: the adjoint of `assemble`.
-
-    Weights that are cropped away on the way have gradient zero.
-    """
+    """The adjoint of `assemble`: parts (U, D) of each slot; zero where weights were cropped."""
     num_uses, num_out, num_in, _ = gradient_UOIA.shape
     parts = []
     for slot in reversed(chain.slots[: chain.last_slot[num_out, num_in] + 1]):
@@ -116,17 +110,12 @@ def disassemble(chain: Chain, gradient_UOIA: Tensor) -> list[Tensor]:
 
 
 def split_budget(
-    sizes: Sequence[int],
-    uses: Sequence[int],
-    *,
-    budget: int,
-    max_templates: int = MAX_TEMPLATES,
+    sizes: Sequence[int], uses: Sequence[int], *, budget: int, max_templates: int = MAX_TEMPLATES
 ) -> list[int]:
-    """Choose the number of templates of each slot, by the size of one and the layers that use it.
+    """The number of templates of each slot, by the size of one and the layers that use it.
 
-    Every slot needs one template. What is left of the budget is dealt out in rounds, earlier slots
-    first: to those with more uses than templates, then to all (the default of Teterwak et al. 2024,
-    as released).
+    After one each, the rest is dealt out in rounds, earlier slots first: to those with more uses
+    than templates, then to all (the default of Teterwak et al. 2024, as released).
     """
     # The released code exceeds a budget that is too small for one template a slot.
     least = sum(sizes)
@@ -150,22 +139,15 @@ def split_budget(
 
 @dataclass(frozen=True)
 class LayerCluster:
-    """Layers that draw from the same templates."""
-
     layers: tuple[int, ...]
     """Positions in the plan's layers, by last slot, then by shape, then in the order of the plan;
     the users of a slot are therefore the last ones."""
     last_slots: tuple[int, ...]
-    """Last slot that each of these layers uses."""
     chain: Chain
     templates: tuple[int, ...]
-    """Number of templates of each slot."""
 
     def users(self, slot: int) -> tuple[int, ...]:
-        """List the positions of the layers that use a slot."""
-        return tuple(
-            p for p, last in zip(self.layers, self.last_slots, strict=True) if last >= slot
-        )
+        return tuple(p for p, end in zip(self.layers, self.last_slots, strict=True) if end >= slot)
 
 
 @dataclass(frozen=True)
@@ -178,7 +160,6 @@ class SharingPlan:
 
     @property
     def num_weights(self) -> int:
-        """Number of weights of all templates."""
         return sum(
             count * size
             for cluster in self.clusters

@@ -29,7 +29,6 @@ class WeightBank(nn.Module, ABC):
     """Parameters from which the weights of many layers are composed."""
 
     layers: Sequence[Layer]
-    """The layers that it has weights for."""
 
     @abstractmethod
     def compose(self) -> list[Tensor]:
@@ -55,9 +54,7 @@ class TemplateBank(WeightBank):
             users = [plan.layers[p] for p in cluster.users(j)]
             stds = [(2 / layer.fan_in) ** 0.5 for layer in users]
             if initialisation == "own":
-                stds = [
-                    u.std if u.std is not None else he for u, he in zip(users, stds, strict=True)
-                ]
+                stds = [u.std if u.std is not None else h for u, h in zip(users, stds, strict=True)]
             stds_U = torch.tensor(stds)
             match initialisation:
                 case "released":
@@ -104,7 +101,6 @@ class TemplateBank(WeightBank):
         return weights
 
     def _superweights(self, slot: int) -> Tensor:
-        """SuperWeights (U, D) of all users of a slot."""
         superweights_RD: Tensor = self.coefficients_RK[slot] @ self.templates_KD[slot]
         num_users = len(self.ties[slot])
         if len(superweights_RD) == num_users:  # rows are numbered in order: nobody is tied
@@ -135,10 +131,7 @@ class TemplateBank(WeightBank):
 
     @torch.no_grad()
     def retie(self, ties: Ties, origins: Sequence[Sequence[int]]) -> list[Tensor]:
-        """Replace the ties; a new row starts as a copy of the old one that it comes from.
-
-        Returns the origins as indices, for moving optimiser state along.
-        """
+        """Replace the ties; new rows copy their origins, which are returned as indices."""
         indices = []
         for slot, origin in enumerate(origins):
             old_RK = self.coefficients_RK[slot]
@@ -149,15 +142,11 @@ class TemplateBank(WeightBank):
 
     @property
     def num_vectors(self) -> int:
-        """Number of coefficient vectors of all slots."""
         return sum(len(alpha_RK) for alpha_RK in self.coefficients_RK)
 
 
 class BankMembers(NetMembers):
-    """Members with private norms, biases and heads; the weights of other layers are the bank's.
-
-    Composing them does not count as an operation: for inference it is done once.
-    """
+    """Members whose shared weights are the bank's; composing them is no operation of inference."""
 
     def __init__(self, nets: Sequence[nn.Module], bank: WeightBank, flops: Sequence[int]) -> None:
         super().__init__(nets, flops)
@@ -167,8 +156,7 @@ class BankMembers(NetMembers):
         self._prepared: Sequence[Tensor] | None = None
 
     def lent(self) -> list[dict[str, Tensor]]:
-        weights = self._prepared
-        return self.by_member(self.bank.compose() if weights is None else weights)
+        return self.by_member(self.bank.compose() if self._prepared is None else self._prepared)
 
     @contextmanager
     def prepared(self) -> Iterator[None]:
@@ -180,7 +168,6 @@ class BankMembers(NetMembers):
             self._prepared = None
 
     def by_member(self, weights: Sequence[Tensor]) -> list[dict[str, Tensor]]:
-        """Name the weights of all layers by parameter, for each member."""
         own: list[dict[str, Tensor]] = [{} for _ in self.nets]
         for layer, weight in zip(self.bank.layers, weights, strict=True):
             own[layer.member][f"{layer.name}.weight"] = weight
@@ -197,8 +184,8 @@ class SuperweightMembers(BankMembers):
     ) -> tuple[Tensor, list[Tensor]]:
         """The mean loss over members, and the gradient of their sum by each layer's own weight.
 
-        Nothing changes: no parameter, no `.grad`, no running statistics. Norms use their running
-        statistics (`eval`) or the batch (`train`). A layer that was not called has gradient zero.
+        No parameter, `.grad` or running statistics change. Norms use their running statistics
+        (`eval`) or the batch (`train`).
         """
         with torch.no_grad():
             weights = [w.detach().clone().requires_grad_() for w in self.bank.compose()]

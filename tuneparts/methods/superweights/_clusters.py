@@ -6,15 +6,10 @@ relative depth, one set of bins per kind of layer; they are then only ever split
 budget asks for it.
 
 The paper states Algorithm 1 over all layers: groups of similar layers are united. The authors' code
-differs in three ways, which change clusters, and which published figures may depend on:
-
-- Groups are made by `similarity.relabelled`, those of coefficients as well. They are finer than
-  united ones, and depend on the order.
-- Only layers of the first member are compared; the others follow them (`released_leaders`).
-- Layers are compared on one batch instead of an epoch.
-
-Two habits of the code are left out, because they are slips and not rules: a tie of coefficients
-that goes to another layer than the most similar one, and gradients of untied copies that get lost.
+differs in three ways, on which published figures may depend. It groups by `similarity.relabelled`,
+coefficients too, more finely and by order; it compares only layers of the first member, which the
+others follow (`released_leaders`); and it takes one batch instead of an epoch. Two slips are left
+out: ties to another layer than the most similar one, and lost gradients of untied copies.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +31,6 @@ class Layer:
 
     member: int
     name: str
-    """Name of the module inside its net."""
     kind: str
     """Type of layer and kernel size; only layers of one kind can share."""
     num_out: int
@@ -49,27 +43,22 @@ class Layer:
 
     @property
     def pair(self) -> tuple[int, int]:
-        """Outputs and inputs."""
         return self.num_out, self.num_in
 
     @property
     def area(self) -> int:
-        """Weights per pair of channels."""
         return prod(self.kernel)
 
     @property
     def fan_in(self) -> int:
-        """Weights per output."""
         return self.num_in * self.area
 
     @property
     def size(self) -> int:
-        """Number of weights."""
         return self.num_out * self.fan_in
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the weight tensor."""
         return (self.num_out, self.num_in, *self.kernel)
 
 
@@ -199,8 +188,7 @@ def merge_to_fit(
 ) -> Labels:
     """Merge neighbouring clusters of one kind, the pair that saves most first, until they fit.
 
-    `least` computes the smallest number of template weights that clusters need. If nothing fits,
-    the result is one cluster per kind.
+    At the most, one cluster per kind is left; `least` is the fewest weights that clusters need.
     """
     while least(labels) > budget:
         kinds = {label: layers[p[0]].kind for label, p in members_of(labels).items()}

@@ -8,7 +8,7 @@ train to the end. Nothing but the grouping moves from the search to the training
 import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 from torch import Tensor, nn
@@ -42,23 +42,16 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
     model: SuperweightMembers
 
     def __init__(
-        self,
-        config: SuperWeights,
-        context: Context,
-        shared: Sequence[Sequence[str]] | None = None,
+        self, config: SuperWeights, context: Context, shared: Sequence[Sequence[str]] | None = None
     ) -> None:
         super().__init__(config, context)
         self.timetable = config.timetable
         task, allocation = context.task, config.allocation
         with seeding.isolated(context.seed, "init", "shapes"):
             nets = [net.build(task.in_shape, task.num_outputs) for net in config.members]
-        self._layers = [
-            layer
-            for member, net in enumerate(nets)
-            for layer in _clusters.layers_of(
-                net, member, None if shared is None else shared[member]
-            )
-        ]
+        names = [None] * len(nets) if shared is None else shared
+        found = [_clusters.layers_of(net, m, names[m]) for m, net in enumerate(nets)]
+        self._layers = list(chain.from_iterable(found))
         self.budget = allocation.budget or int(
             allocation.relative * _clusters.largest_member(self._layers)
         )
@@ -75,7 +68,6 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
 
     @property
     def stage(self) -> _SharingStage:
-        """Stage of the next step."""
         return self.timetable.at(self.steps)
 
     @property
@@ -124,7 +116,6 @@ class SuperweightsLearner(NetMembersLearner, parts=("_sums",), values=("_found",
         return make_plan(self._layers, labels, **sizes, chain=allocation.chain)
 
     def _leaders(self, similarities: Mapping[int, Similarity]) -> dict[int, int]:
-        """Find the layers that join the cluster of another one, by position."""
         finders = {"reference": _clusters.reference_leaders, "released": _clusters.released_leaders}
         find = finders.get(self.config.sharing.scope)
         return {} if find is None else find(self._layers, self._bins, similarities)

@@ -44,7 +44,6 @@ def row_cosines(gradients_UK: Tensor) -> Similarity:
 
 
 def layer_similarities(gradients: Sequence[Tensor], bins: Labels) -> dict[int, Similarity]:
-    """The cosines of all pairs of layers of each bin: (N, N)."""
     return {
         label: overlap_cosines([gradients[p] for p in positions])
         for label, positions in members_of(bins).items()
@@ -52,25 +51,19 @@ def layer_similarities(gradients: Sequence[Tensor], bins: Labels) -> dict[int, S
 
 
 class GradientSums(Stateful, values=("_halves",)):
-    """Running sums of the layers' gradients over batches; empty until the first batch.
-
-    Batches go alternately to two sums: how far the similarities of the two halves agree tells
-    whether they are signal or noise.
-    """
+    """Sums of gradients over batches, in two halves whose agreement tells signal from noise."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._halves: list[list[Tensor]] = []
 
     def add(self, gradients: Sequence[Tensor], *, half: int) -> None:
-        """Add a batch to one half, 0 or 1."""
         if not self._halves:
             self._halves = [[torch.zeros_like(g) for g in gradients] for _ in range(2)]
         for total, gradient in zip(self._halves[half], gradients, strict=True):
             total.add_(gradient)
 
     def take(self) -> tuple[list[Tensor], list[list[Tensor]]]:
-        """Return the sum over all batches and its two halves, and empty the sums."""
         halves, self._halves = self._halves, []
         return [a + b for a, b in zip(*halves, strict=True)], halves
 
@@ -99,13 +92,8 @@ def metrics(
 
 
 def group(similarity_NN: Similarity, threshold: float) -> Labels:
-    """Unite items that are similar enough (Algorithm 1 of Teterwak et al. 2024).
-
-    A pair is united if the larger of its two entries is strictly above the threshold; NaN is not.
-    """
-    # The paper takes pairs from a queue, most similar first, and unites their groups while the
-    # similarity exceeds the threshold. The order cannot change the outcome: groups are the
-    # connected components of the graph of pairs above the threshold.
+    """Unite pairs strictly above a threshold (Algorithm 1 of Teterwak et al. 2024); NaN is not."""
+    # The paper unites pairs from a queue, most similar first; the order cannot change components.
     _, labels_N = connected_components(similarity_NN > threshold, directed=False)
     return numbered(labels_N.tolist())
 
@@ -113,10 +101,9 @@ def group(similarity_NN: Similarity, threshold: float) -> Labels:
 def relabelled(similarity_NN: Similarity, threshold: float) -> Labels:
     """Group items as the authors' released code does, which is not Algorithm 1.
 
-    Pairs strictly above the threshold are walked from the most similar one down, but only one item
-    of a pair moves: it takes the label of the other, and those that had joined it before stay
-    behind. Of pairs that are equally similar, the last in order comes first, as in the code's
-    queue. NaN is not similar.
+    Pairs strictly above the threshold are walked from the most similar one down, of equal ones the
+    last in order first; only one item of a pair moves to the label of the other, and those that had
+    joined it before stay behind.
     """
     rows, columns = np.triu_indices(len(similarity_NN), k=1)
     found = zip(similarity_NN[rows, columns].tolist(), rows.tolist(), columns.tolist(), strict=True)
@@ -136,8 +123,7 @@ def split(
 ) -> Labels:
     """Split each cluster by the similarities (N, N) of its members, in order.
 
-    Those that follow another member of their cluster, by position, join its part instead, whatever
-    their own similarities.
+    Those that follow another member, by position, join its part instead.
     """
     new, count, leaders = [0] * len(labels), 0, following or {}
     for label, positions in members_of(labels).items():

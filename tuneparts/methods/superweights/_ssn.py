@@ -34,8 +34,6 @@ from tuneparts.training.members import NetMembersLearner
 
 @dataclass(frozen=True)
 class Reading:
-    """The part of a bank that a layer reads."""
-
     start: int
     num_templates: int
     rows: int
@@ -44,16 +42,12 @@ class Reading:
 
     @property
     def length(self) -> int:
-        """Number of weights that are read."""
         return self.num_templates * self.rows * self.columns
 
 
 def bank_sizes(layers: Sequence[Layer], labels: Labels, budget: int) -> list[int]:
-    """Divide a budget between groups, by the number of weights that their layers have alone.
-
-    The released code rounds to the nearest weight and can exceed the budget by a few; this rounds
-    down.
-    """
+    """Divide a budget between groups, by the number of weights that their layers have alone."""
+    # The released code rounds to the nearest weight and can exceed the budget; this rounds down.
     groups = [[layers[p].size for p in positions] for positions in members_of(labels).values()]
     alone = sum(sizes[0] for sizes in groups if len(sizes) == 1)
     left, shared = budget - alone, sum(map(sum, groups)) - alone
@@ -101,7 +95,6 @@ def _common_shapes(layers: Sequence[Layer]) -> list[tuple[int, ...]]:
 
 
 def _template(layer: Layer, size: int, max_templates: int) -> tuple[int, int, int]:
-    """Number, rows and columns of a layer's templates."""
     if layer.size <= size:
         return min(size // layer.size, max_templates), layer.num_out, layer.fan_in
     factor = 0.95
@@ -156,12 +149,10 @@ class FlatBank(WeightBank):
 
     @property
     def num_weights(self) -> int:
-        """Number of weights of all banks."""
         return sum(bank_P.numel() for bank_P in self.banks_P)
 
     @property
     def num_vectors(self) -> int:
-        """Number of coefficient vectors."""
         return len(self._rows)
 
     def compose(self) -> list[Tensor]:
@@ -183,10 +174,7 @@ class FlatBank(WeightBank):
 def _initial(
     layers: Sequence[Layer], found: Sequence[Reading], size: int, generator: torch.Generator
 ) -> Tensor:
-    """Draw a bank (P,) with the variance 2 / fan_in of the most common shape that reads an entry.
-
-    Entries that stretched layers alone read have the variance of the largest layer.
-    """
+    """Draw a bank (P,) with variance 2 / fan_in of the most common shape that reads an entry."""
     widest = max(layer.fan_in for layer in layers)
     std_P = torch.full((size,), math.sqrt(2 / widest))
     for shape in reversed(_common_shapes(layers)):
@@ -219,10 +207,9 @@ class SsnLearner(NetMembersLearner):
         self.model = BankMembers(nets, bank, flops).to(context.device)
         self.bank = bank
         self.optimiser = self.new_optimiser(nn.ModuleList([self.model.nets, bank.banks_P]))
-        if len(bank.coefficients_RK):
-            self.optimiser.add_param_group(
-                {"params": list(bank.coefficients_RK), "lr_factor": 1.0, "weight_decay": 0.0}
-            )
+        if alphas := list(bank.coefficients_RK):
+            group = {"params": alphas, "lr_factor": 1.0, "weight_decay": 0.0}
+            self.optimiser.add_param_group(group)
 
     def evaluate(self) -> dict[str, float]:
         return super().evaluate() | {

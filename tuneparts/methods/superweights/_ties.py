@@ -28,11 +28,7 @@ def shared(plan: SharingPlan) -> Ties:
 
 
 def mapped(plan: SharingPlan, partner: Mapping[int, int]) -> Ties:
-    """Give each layer the coefficients of its partner in every slot that both use.
-
-    Partners are positions of layers, and may have partners themselves; only those in the same
-    cluster count.
-    """
+    """Give each layer the coefficients of its partner, or of that one's, where both use a slot."""
     ties = []
     for cluster, j in plan.slots:
         users = cluster.users(j)
@@ -52,10 +48,7 @@ def split(
     threshold: float,
     grouping: Callable[[Similarity, float], Labels] = _similarity.group,
 ) -> tuple[Ties, list[list[int]]]:
-    """Separate tied uses that are not similar enough, slot by slot; (U, U) over the users of each.
-
-    Returns the new ties, and for each slot the old row that each new row is a copy of.
-    """
+    """Untie uses that are not similar (U, U) enough; also the old row that each new one copies."""
     new_ties: Ties = []
     origins: list[list[int]] = []
     for rows, similarity_UU in zip(ties, similarities, strict=True):

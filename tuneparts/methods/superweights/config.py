@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from tuneparts.core.config import Config
-from tuneparts.nets import Net
+from tuneparts.nets import DigitsCnn, Net, WideResNet
 from tuneparts.training.config import EnsembleMethod
 
 ChainKind = Literal["growth", "envelope"]
@@ -90,7 +90,7 @@ class _SharingStage(StrEnum):
 
 
 class Timetable(NamedTuple):
-    """Forward at which the stages end."""
+    """Steps at which the stages end."""
 
     search: int
     compare_layers: int
@@ -104,7 +104,7 @@ class Timetable(NamedTuple):
 
     @property
     def trained(self) -> int:
-        """Forward that train the weights which are kept: all but the search and the comparisons."""
+        """Steps that train the weights which are kept: all but the search and the comparisons."""
         return self.finish - self.compare_layers - (self.compare_uses - self.train)
 
     def progress(self, steps: int) -> float:
@@ -119,9 +119,7 @@ class SuperWeights(EnsembleMethod):
     method: Literal["superweights"] = "superweights"
     learner = "tuneparts.methods.superweights._learner:SuperweightsLearner"
     members: tuple[Net, ...] = Field(
-        default=({"name": "wide_resnet", "depth": 16}, {"name": "wide_resnet", "depth": 10}),
-        min_length=1,
-        validate_default=True,
+        default=(WideResNet(depth=16), WideResNet(depth=10)), min_length=1
     )
     """The nets, of any width, depth and family; the first one is the reference."""
     allocation: AllocationConfig = AllocationConfig()
@@ -140,7 +138,7 @@ class SuperWeights(EnsembleMethod):
 
     @property
     def timetable(self) -> Timetable:
-        """Forward at which the stages of this run end; each that takes place has at least one."""
+        """Steps at which the stages of this run end; each that takes place has at least one."""
         sharing, stages = self.sharing, self.stages
         learns = sharing.clusters != "depth"
         has_ties = sharing.coefficients == "shared" or (
@@ -164,9 +162,7 @@ class Ssn(EnsembleMethod):
 
     method: Literal["ssn"] = "ssn"
     learner = "tuneparts.methods.superweights._ssn:SsnLearner"
-    members: tuple[Net, ...] = Field(
-        default=("digits_cnn", "digits_cnn"), min_length=1, validate_default=True
-    )
+    members: tuple[Net, ...] = Field(default=(DigitsCnn(), DigitsCnn()), min_length=1)
     """The nets, of any width, depth and family; the first one decides how deep a group is."""
     budget: int | None = Field(default=None, gt=0)
     """Weights of all banks; None for those that the largest member's shared layers have alone."""

@@ -1,4 +1,4 @@
-"""An ensemble of one's own nets from one budget of weights, without a search around it."""
+"""An ensemble of your own nets from one budget of weights, without a search around it."""
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -30,15 +30,13 @@ from tuneparts.training.process import threads_for
 from tuneparts.training.progress import Report, run_through
 
 
-def _unshared_weights(
-    net: nn.Module, shared: Collection[str], heads: Collection[str]
-) -> dict[str, int]:
-    """Sizes of the weights that a budget counts beside templates, by the parameter's name.
+def _unshared_weights(net: nn.Module, others: Collection[str]) -> dict[str, int]:
+    """Sizes of the weights that a budget counts next to templates, by the parameter's name.
 
-    These are the trainable matrices and kernels of a member that neither share nor belong to a
-    head or a norm. A weight under several names counts once.
+    These are the trainable matrices and kernels outside norms and these other layers, those that
+    share and heads. A weight under several names counts once.
     """
-    outside = {*names_of(net, NORMS), *(f"{layer}.weight" for layer in (*shared, *heads))}
+    outside = {*names_of(net, NORMS), *(f"{layer}.weight" for layer in others)}
     found: dict[int, tuple[str, int]] = {}
     for layer, module in net.named_modules():  # a layer under two names comes once
         for key, p in module.named_parameters(layer, recurse=False):
@@ -48,7 +46,6 @@ def _unshared_weights(
 
 
 def _with_unshared(message: str, budget: int, unshared: Sequence[Mapping[str, int]]) -> str:
-    """Add to what is wrong with a budget what it holds beside templates, the largest ones named."""
     sizes = [(n, f"`{k}` of member {m}") for m, one in enumerate(unshared) for k, n in one.items()]
     largest = ", ".join(f"{name} ({n})" for n, name in sorted(sizes, key=lambda size: -size[0])[:3])
     return (
@@ -84,7 +81,6 @@ class FittedEnsemble:
     private: tuple[Mapping[str, str], ...]
     """For each member the layers, and parameters outside layers, that share nothing: reasons."""
     history: list[Mapping[str, float]] = field(repr=False)
-    """What each interval reported."""
     learner: SuperweightsLearner = field(repr=False)
 
     @torch.no_grad()
@@ -132,7 +128,6 @@ class FittedEnsemble:
 
     @property
     def flops(self) -> list[int]:
-        """Operations of each member for one example."""
         return self.learner.model.flops
 
 
@@ -257,4 +252,4 @@ def _shareable(
             f"but member {number} has none: {reasons or 'it has no parameters'}. Use another net."
         )
     count_flops(net, task.in_shape, is_whole=task.has_tokens)  # fails now, not after an interval
-    return shared, left_out, _unshared_weights(net, shared, head)
+    return shared, left_out, _unshared_weights(net, [*shared, *head])

@@ -1,8 +1,6 @@
-"""Figures of hypers: their paths over steps, their values against a score, and what they do.
+"""Figures of hyperparameters: their paths over steps, against a score, and what they do.
 
-`projections` has the panels of Mlodozeniec et al. (2023, Figure 9): small marks are trials of arms
-that draw many; large ones are arms with one trial per seed, with the path that led there where
-the score was taken along the way.
+`projections` has the panels of Mlodozeniec et al. (2023, Figure 9).
 """
 
 import base64
@@ -25,24 +23,21 @@ _GREY = "#7f868d"
 
 
 def hypers(run_data: RunData) -> Drawing | Note:
-    """Draw the hypers of the selected trials over steps, a panel per hyper and a line per seed.
-
-    A value that stays constant was given, not learned, and is drawn dotted.
-    """
-    title, metadata = "Hypers over steps", run_data.metadata
+    """Draw the hyperparameters of selected trials over steps: a panel each, a line per seed."""
+    title, metadata = "Hyperparameters over steps", run_data.metadata
     data = _paths(run_data)
     if data.empty:
-        return Note(title, "No selected trial has reported a hyper.")
+        return Note(title, "No selected trial has reported a hyperparameter.")
     stems = list(dict.fromkeys(data["panel"]))
     shown = stems[:MAX_PANELS]
     canvas = _Canvas(metadata, [label(stem) for stem in shown])
-    followers = {arm.name for arm in metadata.arms if arm.source is not None}
+    sourced = {arm.name for arm in metadata.arms if arm.source is not None}
     for panel, stem in enumerate(shown):
         own = data[data["panel"] == stem]
         for (arm, seed, metric), line in own.groupby(["arm", "seed", "metric"], sort=False):
             is_given = line["value"].nunique() == 1
-            if is_given and arm in followers:
-                continue  # its leader's value
+            if is_given and arm in sourced:
+                continue  # the value of its source arm
             name = f"{canvas.styles[arm].name}, seed {seed}, {label(metric)}"
             look: Look = {"width": 2, "size": 7, "marker": {"maxdisplayed": 6}}
             look |= {"line": {"dash": "dot"}} if is_given else {}
@@ -54,15 +49,15 @@ def hypers(run_data: RunData) -> Drawing | Note:
             _add_truth(canvas, panel, metadata.truth[stem], y=metadata.truth[stem])
     units = ", ".join(f"{label(stem)}: {schema.lookup(stem).meaning}" for stem in shown)
     caption = (
-        "Hypers of the selected trials against their own steps, a line per seed; dotted where "
-        f"the value was given and stays; not drawn where it is a leader's. {units}."
+        "Hyperparameters of the selected trials against steps, a line per seed; dotted where "
+        f"the value was given and stays; not drawn where it comes from a source arm. {units}."
     )
     caption += _notes(run_data, len(stems))
     return Drawing(title, canvas.figure, caption, data.drop(columns="panel"), canvas.min_width)
 
 
 def _paths(run_data: RunData) -> pd.DataFrame:
-    """The hypers of the selected trials at each report; a metric or its family is a `panel`."""
+    """Hyperparameters of selected trials at each report; a metric or its family is a `panel`."""
     order = {arm.name: position for position, arm in enumerate(run_data.metadata.arms)}
     names = [] if run_data.steps.empty else run_data.steps["metric"].unique().tolist()
     metrics = sorted(name for name in names if name.startswith("hyper/"))
@@ -77,13 +72,13 @@ def _paths(run_data: RunData) -> pd.DataFrame:
 
 
 def projections(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
-    """Draw the score of every finished trial against each hyper that differs between trials."""
-    title, metadata = f"Hypers against {metric.partition('/')[2]}", run_data.metadata
+    """Draw the score of every finished trial against each hyperparameter that differs."""
+    title, metadata = f"Hyperparameters against {metric.partition('/')[2]}", run_data.metadata
     trials = run_data.trials[run_data.trials["outcome"] == "finished"]
     names = [name for name in _reported(trials, metadata) if name.startswith("hyper/")]
     names = [name for name in names if trials[name].nunique() > 1]
     if metric not in trials or trials[metric].notna().sum() == 0 or not names:
-        return Note(title, f"No finished trials with {metric} and a hyper that varies.")
+        return Note(title, f"No finished trials with {metric} and a hyperparameter that varies.")
     shown = names[:MAX_PANELS]
     canvas = _Canvas(metadata, num_panels=len(shown))
     # The ends decide what is seen: paths start far below and would flatten them.
@@ -107,9 +102,9 @@ def projections(run_data: RunData, metric: str = "test/accuracy") -> Drawing | N
         if name in metadata.truth:
             _add_truth(canvas, panel, metadata.truth[name], x=metadata.truth[name])
     caption = (
-        f"{label(metric).capitalize()} of every finished trial against the value of each hyper at "
-        "its end; the other hypers differ too. Large marks: arms with one trial per seed, with "
-        "the path they took, from below, where the score was taken on the way."
+        f"{label(metric).capitalize()} of every finished trial against each hyperparameter at "
+        "its end; the others differ too. Large marks: arms with one trial per seed, with the path "
+        "they took, from below, where the score was taken on the way."
     )
     caption += _notes(run_data, len(names))
     data = trials[["run_id", "trial", "arm", "seed", "index", *names, metric]]
@@ -117,7 +112,7 @@ def projections(run_data: RunData, metric: str = "test/accuracy") -> Drawing | N
 
 
 def _moved(run_data: RunData, own: pd.DataFrame, name: str, metric: str) -> list[pd.DataFrame]:
-    """Return hyper and score along each trial in which the hyper moved."""
+    """Return hyperparameter and score along each trial in which the former moved."""
     steps = run_data.steps
     if steps.empty:
         return []
@@ -130,7 +125,7 @@ def _moved(run_data: RunData, own: pd.DataFrame, name: str, metric: str) -> list
 
 
 def _add_truth(canvas: _Canvas, panel: int, value: float, **at: float) -> None:
-    """Draw a dashed line at the true value of a hyper, which is on the axis `x` or `y`."""
+    """Draw a dashed line at the true value of a hyperparameter, which is on the axis `x` or `y`."""
     add = canvas.figure.add_hline if "y" in at else canvas.figure.add_vline
     place = "bottom right" if "y" in at else "top left"
     words = {"annotation_text": f"true value {value:.3g}", "annotation_position": place}
@@ -139,8 +134,8 @@ def _add_truth(canvas: _Canvas, panel: int, value: float, **at: float) -> None:
 
 
 def _notes(run_data: RunData, num: int) -> str:
-    """What captions say of hypers without a panel, of true values and of arms out of focus."""
-    more = f" {num - MAX_PANELS} more hypers are in the data file only." if num > MAX_PANELS else ""
+    """What captions say of the rest without a panel, of true values and of arms out of focus."""
+    more = f" {num - MAX_PANELS} more are in the data file only." if num > MAX_PANELS else ""
     if run_data.metadata.truth:
         more += " The dashed line is the value that the data was made with."
     return more + focus_note(run_data.metadata)
@@ -168,22 +163,16 @@ def samples(run_data: RunData) -> Drawing | Note:
         for axis, look, texts, step in zip(draws, (across, down), heads, steps, strict=True):
             look |= {"tickvals": [step * (0.5 + i) for i in range(len(texts))], "ticktext": texts}
             axis(**look, panel=panel, showgrid=False, constrain="domain")
-    rows = [
-        (grid.arm, grid.seed, grid.trial, name, value)
-        for grid in every
-        for name, value in grid.hypers.items()
-    ]
-    words = "; ".join(
-        f"{grid.arm}: "
-        + ", ".join(
-            f"{label(name)} {number(value, schema.lookup(name).decimals)}"
-            for name, value in grid.hypers.items()
-        )
-        for grid in grids
-    )
+    rows = [(one.arm, one.seed, one.trial, *pair) for one in every for pair in one.hypers.items()]
+    found = []
+    for grid in grids:
+        decimals = {name: schema.lookup(name).decimals for name in grid.hypers}
+        values = [f"{label(name)} {number(grid.hypers[name], n)}" for name, n in decimals.items()]
+        found.append(f"{grid.arm}: {', '.join(values)}")
+    words = "; ".join(found)
     caption = (
         "Training examples (first column) and what the net is shown in their place: independent "
-        f"draws at the hypers of the selected trial of seed {grids[0].seed}. {words}."
+        f"draws at the hyperparameters of the selected trial of seed {grids[0].seed}. {words}."
     )
     if left_out := len(every) - len(grids):
         caption += f" {left_out} more arms are in the data file only."
@@ -192,7 +181,6 @@ def samples(run_data: RunData) -> Drawing | Note:
 
 
 def _png(image_HWC: npt.NDArray[np.uint8]) -> str:
-    """Encode an image as a data URI, so that the page needs no second file."""
     is_grey = image_HWC.shape[2] == 1
     image = Image.fromarray(image_HWC[:, :, 0] if is_grey else image_HWC[:, :, :3])
     buffer = io.BytesIO()

@@ -1,7 +1,4 @@
-"""Figures of what one kind of method reports: subnetworks, members, fixed weights, communication.
-
-Each draws what trials have reported, whichever method that was.
-"""
+"""Figures of what one kind of method reports: subnetworks, members, weights, communication."""
 
 import pandas as pd
 
@@ -30,10 +27,7 @@ def _reported(run_data: RunData, family: str) -> pd.DataFrame:
 
 
 def subnetworks(run_data: RunData) -> Drawing | Note:
-    """Draw test accuracy against the number of partitions that are used, a line per arm.
-
-    A line that falls says that late partitions subtract from what early ones know.
-    """
+    """Draw test accuracy against the number of partitions that are used, a line per arm."""
     title, found = "Accuracy by subnetwork", _reported(run_data, "subnetwork/accuracy.")
     found = found[found["key"].str.isdigit().astype(bool)]
     if found.empty:
@@ -49,10 +43,7 @@ def subnetworks(run_data: RunData) -> Drawing | Note:
 
 
 def interpolation(run_data: RunData) -> Drawing | Note:
-    """Draw test accuracy on the straight line between the weights of two members, mean over seeds.
-
-    A dip in the middle says that the members found different solutions.
-    """
+    """Draw test accuracy on the straight line between the weights of two members."""
     title, found = "Accuracy between two members", _reported(run_data, "interpolation/accuracy.")
     if found.empty:
         return Note(title, "No selected trial has interpolated between members.")
@@ -90,8 +81,7 @@ def anytime(run_data: RunData) -> Drawing | Note:
         for is_best in (True, False):
             part = own[own["is_best"] == is_best]
             look: Look = {"mode": "markers", "size": 6, "marker": {"opacity": 0.45}}
-            if is_best:
-                look = {"size": 9, "error": part["se"]}
+            look = {"size": 9, "error": part["se"]} if is_best else look
             hover = "members %{text}: %{y:.4f} at %{x:.3s} FLOPs"
             look |= {"text": part["members"].tolist(), "hover": hover, "in_legend": is_best}
             canvas.add(arm, part["flops"], part["accuracy"], **look)
@@ -133,10 +123,7 @@ def membership(run_data: RunData) -> Drawing | Note:
 
 
 def rounds(run_data: RunData, metric: str = "val/accuracy") -> Drawing | Note:
-    """Draw a metric over the rounds of fixing: mean and one standard error over seeds.
-
-    Each round is represented by its last report (Subia-Waud & Dasmahapatra 2023, appendix).
-    """
+    """Draw a metric at the end of each round of fixing (Subia-Waud & Dasmahapatra 2023)."""
     title, keys = f"{label(metric).capitalize()} over rounds", ["arm", "seed", "step"]
     counts = run_data.paths("fixing/rounds")[[*keys, "value"]].rename(columns={"value": "round"})
     pairs = counts.merge(run_data.paths(metric)[[*keys, "value"]], on=keys).sort_values(keys)
@@ -157,10 +144,7 @@ def rounds(run_data: RunData, metric: str = "val/accuracy") -> Drawing | Note:
 
 
 def deviations(run_data: RunData, arm: str = "") -> Drawing | Note:
-    """Draw means of weights against their deviations, for the first trial of an arm that left them.
-
-    Two panels per layer: where training as Gaussians starts, and after the last weights are fixed.
-    """
+    """Draw means of weights against their deviations, of the first trial that left them."""
     title = f"Means against deviations: {arm}" if arm else "Means against deviations"
     data = pd.DataFrame()
     for trial in run_data.selected.to_dict("records"):
@@ -197,14 +181,13 @@ def deviations(run_data: RunData, arm: str = "") -> Drawing | Note:
 def communication(
     run_data: RunData, metric: str = "val/accuracy", window: str = "1"
 ) -> Drawing | Note:
-    """Draw a metric against bytes sent, up and down: mean and one standard error over seeds.
+    """Draw a metric against bytes sent, after Figure 10 of Mlodozeniec et al. (2023).
 
-    After Figure 10 of Mlodozeniec et al. (2023, appendix J.3). `window` counts the evaluations of
-    a moving average; it is text, as requests give it.
+    `window` counts the evaluations of a moving average; it is text, as requests give it.
     """
     title, keys = f"{label(metric).capitalize()} against communication", ["arm", "report"]
     if not window.isdigit() or int(window) < 1:
-        raise ConfigError(f"`window` counts evaluations, at least 1, but got `{window}`.")
+        raise ConfigError(f"`window` = {window}: it counts evaluations. Give at least 1.")
     seeds = sent(run_data, metric, int(window))
     data = means(seeds, keys).set_index(keys)
     data.insert(0, "megabytes", seeds.groupby(keys)["bytes"].mean() / 1e6)
@@ -229,10 +212,9 @@ def communication(
 
 
 def sent(run_data: RunData, metric: str, window: int) -> pd.DataFrame:
-    """Return the score of each seed after so many bytes.
+    """Return the score of each seed after so many bytes: arm, seed, report, bytes and value.
 
-    Columns: arm, seed, report (number of the evaluation), bytes (leaders included), value. An arm
-    with one trial per seed has the mean of its last `window` evaluations as value.
+    An arm with one trial per seed has the mean of its last `window` evaluations as value.
     """
     found = curves(run_data, metric, "communication/total").rename(columns={"steps": "bytes"})
     found = found[found["bytes"] > 0]

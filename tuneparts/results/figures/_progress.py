@@ -2,8 +2,8 @@
 
 An arm with one trial per seed shows the score along that trial. An arm that selects shows the
 score of the best trial so far by validation, after each finished trial, as if the trials of a
-seed ran one after another; failed and stopped trials move it to the right. An arm that follows
-another starts where the cost of its leader ends.
+seed ran one after another; failed and stopped trials move it to the right. An arm with a
+source arm starts where the cost of that one ends.
 """
 
 import math
@@ -35,10 +35,7 @@ _SCHEDULES = "Schedules that populations found"
 def accuracy(
     run_data: RunData, metric: str = "test/accuracy", cost: str = _STEPS
 ) -> Drawing | Note:
-    """Draw a metric against cumulative cost: mean over seeds, band of one standard error.
-
-    The cost is steps, or `cost/seconds` of the machine that the run ran on.
-    """
+    """Draw a metric against cumulative cost, in steps, or `cost/seconds` of the run's machine."""
     metadata = run_data.metadata
     data = over_seeds(curves(run_data, metric, cost))
     spent = "steps" if cost == _STEPS else label(cost)
@@ -64,13 +61,13 @@ def accuracy(
 
 
 def cost_note(run_data: RunData, cost: str) -> str:
-    """What a caption says of arms that select and of arms that follow another."""
+    """What a caption says of arms that select and of arms with a source arm."""
     arms, text = run_data.metadata.arms, ""
     if any(arm.trials_per_seed > 1 for arm in arms):
         text += f" Arms that select show the best trial so far by {run_data.metadata.metric}, "
         text += "and pay for all, failed ones included."
     if any(arm.source for arm in arms):
-        text += f" Arms that follow another start where their leader's {cost} end."
+        text += f" Arms with a source arm start where the {cost} of that one end."
     return text
 
 
@@ -80,10 +77,7 @@ def step_shape(arm: ArmCard) -> str:
 
 
 def curves(run_data: RunData, metric: str, cost: str = _STEPS) -> pd.DataFrame:
-    """Return the score of each seed after so much cost, with a row wherever it changes.
-
-    Columns: arm, seed, steps (or the other cost; cumulative, leaders included), value.
-    """
+    """Return the score of each seed after so much cost (column steps, source arms included)."""
     rows, trials = [], run_data.trials
     paths = run_data.paths(metric).dropna(subset=["value"])
     paths = paths.assign(spent=paths["step"])
@@ -95,20 +89,18 @@ def curves(run_data: RunData, metric: str, cost: str = _STEPS) -> pd.DataFrame:
     for arm in run_data.metadata.arms:
         for seed in arm.seeds:
             start = 0.0
-            for leader in run_data.metadata.leaders(arm.name):
-                own = trials[trials["arm"] == leader]
+            for source in run_data.metadata.sources(arm.name):
+                own = trials[trials["arm"] == source]
                 sums = column(own, cost).fillna(0.0).groupby(own["seed"]).sum()
                 start += float(sums.get(seed, sums.mean() if len(sums) else 0.0))
             if arm.trials_per_seed > 1:
                 points = _incumbents(run_data, arm, seed, metric, cost)
             else:
-                along, end = (
-                    f[(f["arm"] == arm.name) & (f["seed"] == seed)] for f in (paths, ends)
-                )
-                own = end.dropna(subset=["spent", "value"]) if along.empty else along
-                points = list(
-                    zip(own["spent"].astype(float), own["value"].astype(float), strict=True)
-                )
+                own = paths[(paths["arm"] == arm.name) & (paths["seed"] == seed)]
+                if own.empty:
+                    own = ends[(ends["arm"] == arm.name) & (ends["seed"] == seed)]
+                known = own[["spent", "value"]].dropna().astype(float)
+                points = list(known.itertuples(index=False, name=None))
             rows += [(arm.name, seed, start + spent, value) for spent, value in points]
     return pd.DataFrame(rows, columns=["arm", "seed", "steps", "value"])
 
@@ -116,8 +108,7 @@ def curves(run_data: RunData, metric: str, cost: str = _STEPS) -> pd.DataFrame:
 def over_seeds(data: pd.DataFrame) -> pd.DataFrame:
     """Average curves over seeds; each seed holds its last value until its next.
 
-    A point is drawn from where every seed that has any value has one, so that the mean never
-    changes its seeds on the way. Columns: arm, steps, mean, se, seeds.
+    The first point is where every seed that has any value has one: no mean changes its seeds.
     """
     whole = []
     for arm, own in data.groupby("arm", sort=False):
@@ -210,8 +201,7 @@ def schedule(run_data: RunData) -> Drawing | Note:
 def best_of_n(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
     """Draw the expected score of the best of n trials, and mark the arms with one trial per seed.
 
-    The curve is that of Dodge et al. (2019) without replacement (Tang et al. 2020), within each
-    seed and averaged over seeds. A mark is at the n at which the curve reaches that arm's score.
+    A mark is at the n at which the curve reaches that arm's score; see `results.statistics`.
     """
     metadata, data = run_data.metadata, expected_best(run_data, metric)
     if data.empty:
@@ -263,10 +253,7 @@ def _count(row: Mapping[Hashable, Any]) -> str:
 
 
 def expected_best(run_data: RunData, metric: str) -> pd.DataFrame:
-    """Return the expected score of the best of n trials for each arm that draws independently.
-
-    Columns: arm, n, steps (what n trials cost on average), mean, low, high.
-    """
+    """The expected best of n trials for each arm that draws independently, and their cost."""
     rows = []
     for arm in run_data.metadata.arms:
         if arm.trials_per_seed == 1 or arm.is_adaptive:
@@ -279,11 +266,9 @@ def expected_best(run_data: RunData, metric: str) -> pd.DataFrame:
         if scored.empty:
             continue
         seeds = [(p["val"].to_numpy(), p["test"].to_numpy()) for _, p in scored.groupby("seed")]
-        mean, low, high = _expected_best_interval(
-            seeds,
-            seeding.numpy_generator(0, "reports", "best_of_n", arm.name),
-            larger_is_better=rule.direction is schema.Direction.UP,
-        )
+        generator = seeding.numpy_generator(0, "reports", "best_of_n", arm.name)
+        is_up = rule.direction is schema.Direction.UP
+        mean, low, high = _expected_best_interval(seeds, generator, larger_is_better=is_up)
         # Failed and stopped trials are part of what a usable trial costs.
         each = column(own, _STEPS).sum() / len(scored)
         for n, values in enumerate(zip(mean, low, high, strict=True), start=1):
@@ -294,16 +279,15 @@ def expected_best(run_data: RunData, metric: str) -> pd.DataFrame:
 def equivalents(run_data: RunData, metric: str, data: pd.DataFrame) -> pd.DataFrame:
     """Return how many trials of each selecting arm match each arm with one trial per seed.
 
-    Arms that follow a selecting one are left out: what they cost holds all of its trials. `data`
-    is that of `expected_best`. Columns: arm, score, own_steps (leaders included), against, trials
-    (NaN when never reached), steps (of that many trials), says, interval.
+    Arms whose source arm selects are left out: their cost includes all of its trials. `data`
+    is that of `expected_best`; `trials` are NaN when the score is never reached.
     """
     rows, metadata = [], run_data.metadata
     several = {arm.name for arm in metadata.arms if arm.trials_per_seed > 1}
     scores = dict(zip(run_data.summary["arm"], column(run_data.summary, metric), strict=True))
     for against, own in data.groupby("arm", sort=False):
         for arm in metadata.arms:
-            score, paid = scores[arm.name], [arm.name, *metadata.leaders(arm.name)]
+            score, paid = scores[arm.name], [arm.name, *metadata.sources(arm.name)]
             if several.intersection(paid) or np.isnan(score):
                 continue
             worth = run_data.worth(arm.name, str(against), metric)

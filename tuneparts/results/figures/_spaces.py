@@ -1,8 +1,7 @@
 """What trials drew from their spaces and what came of it; trials between several objectives.
 
-Importances are Optuna's own figure. Its parallel coordinates leave out every trial that lacks a
-dimension, and its slices and fronts are of one study; ours keep such trials, and set arms and seeds
-beside each other.
+Optuna's parallel coordinates leave out every trial that lacks a dimension, and its slices and
+fronts are of one study; ours keep such trials, and set arms and seeds next to each other.
 """
 
 import math
@@ -60,8 +59,7 @@ def parallel(run_data: RunData, metric: str = "") -> Drawing | Note:
 
 def _add_parallel(canvas: _Canvas, own: pd.DataFrame, metric: str, panel: int) -> None:
     names, where = _ordered(own), canvas.where(panel)
-    points: dict[str, list[tuple[int, float]]] = {}
-    """The places of each trial."""
+    points: dict[str, list[tuple[int, float]]] = {}  # by trial
     style = {"showarrow": False, "xanchor": "left", "xshift": 3, "font": {"size": 11}, **where}
     for number, name in enumerate(names):
         rows = own[own["name"] == name]
@@ -79,18 +77,13 @@ def _add_parallel(canvas: _Canvas, own: pd.DataFrame, metric: str, panel: int) -
         chosen = [ranked[i] for i in np.flatnonzero(best_first == len(_FIFTHS) - 1 - fifth)]
         places = [place for trial in chosen for place in (*points[trial], (None, None))]
         if places:
+            x, y = map(list, zip(*places, strict=True))
+            is_first = words not in {trace.name for trace in canvas.figure.data}
             canvas.figure.add_scatter(
-                x=[x for x, _ in places],
-                y=[y for _, y in places],
-                name=words,
-                legendgroup=words,
-                showlegend=words not in {trace.name for trace in canvas.figure.data},
-                mode="lines+markers",
-                line={"color": colour, "width": width},
-                marker={"size": 4},
-                hoverinfo="skip",
+                x=x, y=y, name=words, legendgroup=words, showlegend=is_first, hoverinfo="skip",
+                mode="lines+markers", line={"color": colour, "width": width}, marker={"size": 4},
                 **where,
-            )
+            )  # fmt: skip
     ticks = {i: escape(_short(name), quote=False) for i, name in enumerate(names)}
     look: Look = {"tickvals": list(ticks), "ticktext": list(ticks.values())}
     canvas.x_axis(panel=panel, range=[-0.1, len(names) - 0.6], **look)
@@ -122,12 +115,8 @@ def slices(run_data: RunData, metric: str = "") -> Drawing | Note:
     names = _ordered(data)
     shown = names[:_MAX_PANELS]
     canvas = _Canvas(run_data.metadata, [escape(name, quote=False) for name in shown])
-    look: Look = {
-        "mode": "markers",
-        "size": 7,
-        "opacity": 0.8,
-        "hover": "%{text}<br>%{x}: %{y:.4f}",
-    }
+    look: Look = {"mode": "markers", "size": 7, "opacity": 0.8}
+    look["hover"] = "%{text}<br>%{x}: %{y:.4f}"
     for panel, name in enumerate(shown):
         rows = data[data["name"] == name]
         for arm, own in canvas.arms(rows):
@@ -195,10 +184,8 @@ def importance(run_data: RunData, metric: str = "") -> Drawing | Note:
         shares = zip(reversed(bars.y), reversed(bars.x), strict=True)
         rows += [(arm, name, float(share), len(study.trials)) for name, share in shares]
     if not rows:
-        why = (
-            f"No arm has {_FEWEST} finished trials with {metric}, which varies, and two dimensions."
-        )
-        return Note(title, why)
+        why = f"{_FEWEST} finished trials with {metric}, which varies, and two dimensions"
+        return Note(title, f"No arm has {why}.")
     data = pd.DataFrame(rows, columns=["arm", "dimension", "share", "trials"])
     names = data.groupby("dimension")["share"].max().sort_values().index.tolist()
     height = max(240, 130 + 30 * len(names) * data["arm"].nunique())
@@ -244,10 +231,7 @@ def _study(own: pd.DataFrame, arm: str, metric: str) -> "Study | None":
 
 
 def pareto(run_data: RunData) -> Drawing | Note:
-    """Draw every trial by its objectives, the front of each seed, and the selected trials.
-
-    With more than two objectives there is a panel for the first against each other one.
-    """
+    """Draw every trial by its objectives, the front of each seed, and the selected trials."""
     title, metadata = "Pareto fronts", run_data.metadata
     names = list(metadata.objectives)
     if not names:

@@ -9,13 +9,13 @@ import hashlib
 from dataclasses import dataclass
 from html import escape
 
-from tuneparts.search.card import RunCard
+from tuneparts.search.card import ArmCard, RunCard
 
 COLOURS = ("#0072B2", "#B97700", "#009E73", "#D55E00", "#CC79A7", "#3A97D0", "#7f868d")
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 _USUAL = ("partitioned", "random", "validation", "augerino", "laplace", "retrained", "none")
-"""Names that occur in many searches: each has a slot of its own, so that they never collide."""
+"""Names that occur in many searches: each has its own slot, so that they never collide."""
 MOST_ARMS = len(COLOURS)
 """Arms that a figure of lines draws at once; the others are shown by a click on the legend."""
 
@@ -24,15 +24,13 @@ MOST_ARMS = len(COLOURS)
 class ArmStyle:
     """Colour, dash and marker of an arm, recognisable in print and to the colour-blind."""
 
-    name: str
-    """Escaped: plotly reads a subset of HTML in its texts."""
+    name: str  # escaped: plotly reads a subset of HTML in its texts
     colour: str
     dash: str
     symbol: str
 
     @property
     def wash(self) -> str:
-        """The colour of bands: the colour of the arm, faint."""
         red, green, blue = (int(self.colour[i : i + 2], 16) for i in (1, 3, 5))
         return f"rgba({red},{green},{blue},0.18)"
 
@@ -63,25 +61,20 @@ def in_focus(metadata: RunCard) -> frozenset[str]:
     """The arms that a figure of many lines shows at first: all while there are enough colours.
 
     Otherwise those of the search's contrast and its references, those with usual names, then arms
-    that search, then the rest in their order; arms that follow another come last.
+    that search, then the rest in their order; arms with a source arm come last.
     """
-    order = sorted(
-        metadata.arms,
-        key=lambda arm: (
-            arm.name not in (*metadata.compare, *metadata.references),
-            arm.source is not None,
-            arm.name not in _USUAL,
-            arm.trials_per_seed == 1,
-        ),
-    )
-    return frozenset(arm.name for arm in order[:MOST_ARMS])
+    first = (*metadata.compare, *metadata.references)
+
+    def place(arm: ArmCard) -> tuple[bool, ...]:
+        is_first, is_usual = arm.name in first, arm.name in _USUAL
+        return not is_first, arm.source is not None, not is_usual, arm.trials_per_seed == 1
+
+    return frozenset(arm.name for arm in sorted(metadata.arms, key=place)[:MOST_ARMS])
 
 
 def focus_note(metadata: RunCard) -> str:
     """A sentence for captions where not every arm is shown at first."""
-    if len(metadata.arms) <= MOST_ARMS:
+    if (num := len(metadata.arms)) <= MOST_ARMS:
         return ""
-    num = len(metadata.arms)
-    return (
-        f" {MOST_ARMS} of {num} arms are shown; a click on a name in the legend shows or hides it."
-    )
+    how = "a click on a name in the legend shows or hides it"
+    return f" {MOST_ARMS} of {num} arms are shown; {how}."

@@ -53,7 +53,6 @@ class _Canvas:
         self.styles = arm_styles(metadata)
         self.num_panels = len(titles) or num_panels
         self.min_width = 560 if self.num_panels > 1 else 0
-        """What `Drawing.min_width` is for this many panels."""
         self._focus = in_focus(metadata)
         self._named: set[str] = set()
         num_rows = -(-self.num_panels // 2)
@@ -110,19 +109,14 @@ class _Canvas:
         in_legend: bool = True,
         **look: Any,
     ) -> None:
-        """Draw marks of an arm at places (x, y), with vertical error bars where there are errors.
+        """Draw marks of an arm; `line`, `marker` and `look` are what else plotly's scatter takes.
 
-        `line`, `marker` and `look` are what else plotly's scatter takes; `hover` is the template of
-        the text beside a mark. The legend has the first marks of each arm that are `in_legend`.
+        `hover` is a template. The legend has the first marks of each arm that are `in_legend`.
         """
         style = self.styles[arm]
-        options: Look = {
-            "name": style.name,
-            "legendgroup": arm,
-            "showlegend": in_legend and arm not in self._named,
-            "visible": True if arm in self._focus else "legendonly",
-            "mode": mode,
-        }
+        options: Look = {"name": style.name, "legendgroup": arm, "mode": mode}
+        options["showlegend"] = in_legend and arm not in self._named
+        options["visible"] = True if arm in self._focus else "legendonly"
         if "lines" in mode:
             own = {"color": style.colour, "dash": style.dash, "width": width}
             options["line"] = own | (line or {})
@@ -133,9 +127,8 @@ class _Canvas:
             options["error_y"] = {"type": "data", "array": list(error)}
         if hover:
             options["hovertemplate"] = f"{hover}<extra></extra>"
-        self.figure.add_scatter(
-            **options | {"x": list(x), "y": list(y)} | look, **self.where(panel)
-        )
+        options |= {"x": list(x), "y": list(y)} | look
+        self.figure.add_scatter(**options, **self.where(panel))
         self._named |= {arm} if in_legend else set()
 
     def band(
@@ -164,7 +157,6 @@ class _Canvas:
         self.figure.update_xaxes(title_text=title, **options, **self.where(panel))
 
     def y_axis(self, title: str | None = None, *, panel: int = 0, **options: Any) -> None:
-        """Name the vertical axis of a panel, and set what else plotly takes."""
         self.figure.update_yaxes(title_text=title, **options, **self.where(panel))
 
     def counts_axis(self, title: str, counts: Iterable[float], *, panel: int = 0) -> None:
@@ -195,18 +187,9 @@ class _Canvas:
 
 
 def _line_chart(
-    metadata: RunCard,
-    title: str,
-    data: pd.DataFrame,
-    caption: str,
-    *,
-    x: str,
-    x_title: str,
-    y_title: str,
-    y: str = "mean",
-    is_count: bool = False,
-    **x_options: Any,
-) -> Drawing:
+    metadata: RunCard, title: str, data: pd.DataFrame, caption: str, *, x: str, x_title: str,
+    y_title: str, y: str = "mean", is_count: bool = False, **x_options: Any,
+) -> Drawing:  # fmt: skip
     """Draw a line per arm through its means, with one standard error (column `se`)."""
     canvas = _Canvas(metadata)
     for arm, own in canvas.arms(data):

@@ -1,7 +1,7 @@
 """The figures that a search can ask for, by name.
 
 Arguments follow a colon: `accuracy`, `accuracy:test/nll`, `sweep:param.lr,test/accuracy`. A figure
-of one's own is asked for by the import path of its function, `package.module:function`, which takes
+of your own is named by the import path of its function, `package.module:function`, which takes
 the `RunData` and returns a `Drawing`, or a `Note` where its data is missing.
 """
 
@@ -96,7 +96,7 @@ def _is_own(request: str) -> bool:
 
 
 def _draw_own(request: str, run_data: RunData) -> Drawing | Note:
-    """Draw a figure of somebody else's; what goes wrong in it must not cost the report."""
+    """Draw a user's own figure; an error in it must not cost the report."""
     try:
         drawing = _parse(request)[0](run_data)
     except Exception as error:

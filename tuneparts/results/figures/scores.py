@@ -60,17 +60,10 @@ def scores(run_data: RunData, metric: str = "test/accuracy") -> Drawing | Note:
 
 
 def _marks(
-    canvas: _Canvas,
-    arm: str,
-    seeds: Sequence[float],
-    mean: float,
-    ends: tuple[float, float],
+    canvas: _Canvas, arm: str, seeds: Sequence[float], mean: float, ends: tuple[float, float],
     panel: int = 0,
-) -> None:
-    """Draw the seeds of an arm as faint marks and their mean with its error, in a row of its own.
-
-    `ends` are the lengths of the error above and below the mean.
-    """
+) -> None:  # fmt: skip
+    """Draw seeds as faint marks and their mean, with an error that goes `ends` above and below."""
     style = canvas.styles[arm]
     shared: Look = {"panel": panel, "mode": "markers", "in_legend": False, "visible": True}
     faint: Look = {"marker": {"color": style.wash}, "hover": "one seed: %{x:.4f}"}
@@ -110,7 +103,7 @@ def calibration(run_data: RunData) -> Drawing | Note:
 
 
 def sweep(run_data: RunData, setting: str, metric: str = "test/accuracy") -> Drawing | Note:
-    """Draw a metric against a setting (`param.<path>`, `seed` or a hyper), a line per arm."""
+    """Draw a metric against `param.<path>`, `seed` or `hyper/<name>`, a line per arm."""
     title = f"{label(metric).capitalize()} against {_name(setting)}"
     trials = _finished(run_data, [setting, metric])
     if trials.empty:
@@ -168,7 +161,6 @@ def _finished(run_data: RunData, names: list[str]) -> pd.DataFrame:
 
 
 def _listed(value: object) -> object:
-    """Return a list as a label; two significant digits are enough for shares."""
     if not isinstance(value, list):
         return value
     return ", ".join(f"{v:.2g}" if isinstance(v, float) else str(v) for v in value)
@@ -183,10 +175,7 @@ def _name(setting: str) -> str:
 
 
 def tasks(runs: Mapping[str | float, RunData], setting: str, metric: str) -> Drawing:
-    """Draw a metric over several runs, a line per arm through the runs that have it.
-
-    The key of a run is the value of `setting` that tells it from the others.
-    """
+    """Draw a metric over several runs, by their value of `setting`, a line per arm."""
     parts = [run.summary.assign(**{setting: value}) for value, run in runs.items()]
     data = pd.concat([part for part in parts if metric in part], ignore_index=True)
     data = data.rename(columns={metric: "mean", f"{metric}:se": "se"}).dropna(subset=["mean"])
@@ -210,9 +199,8 @@ def matched(
 ) -> Drawing | Note:
     """Draw what the first family of arms gains over each other one at equal size.
 
-    Arms of one method at several sizes form a family, with a curve of score against size. Two
-    families are compared where the first has an arm: the other's score at that size is
-    interpolated on its own curve of the same seed. Nothing is extrapolated.
+    Arms of one method at several sizes form a family. Where the first has an arm, the other's score
+    at that size is interpolated on its own curve of the same seed. Nothing is extrapolated.
     """
     title, trials = f"{label(metric).capitalize()} at equal {label(size)}", run_data.selected
     if size not in trials or metric not in trials:
@@ -226,14 +214,11 @@ def matched(
     canvas = _Canvas(run_data.metadata)
     for number, (name, own) in enumerate(data.groupby("family", sort=False)):
         up, down = own["high"] - own["gain"], own["gain"] - own["low"]
-        canvas.figure.add_scatter(
-            x=own["at"].tolist(),
-            y=own["gain"].tolist(),
-            name=escape(str(name), quote=False),
-            mode="markers",
-            marker={"color": COLOURS[number % len(COLOURS)], "size": 8},
-            error_y={"type": "data", "array": up.tolist(), "arrayminus": down.tolist()},
-        )
+        marker = {"color": COLOURS[number % len(COLOURS)], "size": 8}
+        look = {"name": escape(str(name), quote=False), "mode": "markers", "marker": marker}
+        error = {"type": "data", "array": up.tolist(), "arrayminus": down.tolist()}
+        places = {"x": own["at"].tolist(), "y": own["gain"].tolist()}
+        canvas.figure.add_scatter(**places, error_y=error, **look)
     canvas.figure.add_hline(y=0, line_width=1)
     canvas.x_axis(label(size))
     canvas.y_axis(f"{escape(first, quote=False)} minus the other")
@@ -246,16 +231,11 @@ def matched(
 
 
 def _family(arm: str) -> str:
-    """Name an arm without its size."""
     return _SIZE.sub("", arm)
 
 
 def _gains(points: pd.DataFrame, first: str) -> pd.DataFrame:
-    """Compute what the arms of one family gain over each other family at their sizes.
-
-    `points` has one row per trial: family, arm, seed, size, score. The result has one per other
-    family and arm: family, mean size and gain, its interval, and the seeds compared, two at least.
-    """
+    """What the arms of one family gain over each other family at their sizes, a row per pair."""
     rows = []
     for other in (name for name in points["family"].unique() if name != first):
         curves = dict(list(points[points["family"] == other].sort_values("size").groupby("seed")))

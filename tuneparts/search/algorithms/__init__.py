@@ -1,1 +1,1 @@
-"""Search algorithms: which trials a replicate runs. `base` says what an algorithm is."""
+"""Search algorithms: which trials an arm runs under a seed. `base` says what an algorithm is."""

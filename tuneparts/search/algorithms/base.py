@@ -1,16 +1,15 @@
 """What a search algorithm is, and those that decide everything before the first result.
 
-An algorithm is a config with a generator. The generator yields a batch of segments and receives how
-segments ended: by default all of them at once, so that what it does next depends on the search and
-the seed, never on which worker was faster. After a crash the generator is run again against the
-journal, and comes to where it was.
+An algorithm is a config with a generator, which yields batches of segments and receives how they
+ended. After a crash the generator is run again against the journal, and comes to where it was.
 """
 
 import dataclasses
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
@@ -21,7 +20,7 @@ from tuneparts.core.registry import Named, Registry
 from tuneparts.core.schema import Metric
 from tuneparts.core.seeding import numpy_generator
 from tuneparts.search.events import TrialId
-from tuneparts.search.segment import Batch, Result, Segment
+from tuneparts.search.segment import ALL, Batch, Result, Segment, _Await
 from tuneparts.search.space import MOST_IN_GRID, Dimension, Value
 
 if TYPE_CHECKING:  # an arm holds an algorithm
@@ -32,7 +31,7 @@ Proposals: TypeAlias = Generator[Batch, Mapping[TrialId, Result], None]
 
 @dataclass(frozen=True)
 class _Cost:
-    """What one replicate of an arm takes, known before anything runs."""
+    """What one seed of an arm takes, known before anything runs."""
 
     trials: int
     most: int
@@ -44,26 +43,11 @@ class _Cost:
 
 
 class Algorithm(Named):
-    """Decides which trials one replicate (one seed of an arm) runs, and for how long.
+    """Decides which trials an arm runs under one seed, and for how long.
 
     A subclass sets `is_adaptive` and defines `proposals`; its settings are fields, as in any
     config, and its number of trials is the field `num_trials`, or what `trials_per_seed` returns.
-    It needs no registration. `tuneparts.testing.AlgorithmContract` tests that it keeps its
-    promises.
-
-    Example:
-        >>> class FirstDraws(Algorithm):
-        ...     num_trials: int
-        ...     is_adaptive = False
-        ...
-        ...     def proposals(self, arm, seed, metric):
-        ...         values = [draw(arm, seed, i) for i in range(self.num_trials)]
-        ...         trials = (
-        ...             whole_trial(arm, seed=seed, index=i, values=v) for i, v in enumerate(values)
-        ...         )
-        ...         yield Batch(tuple(trials))
-        >>> FirstDraws(num_trials=3).with_trials(5).trials_per_seed({})
-        5
+    It needs no registration. `tuneparts.testing.AlgorithmContract` tests it.
     """
 
     registry = Registry(
@@ -107,7 +91,7 @@ class Algorithm(Named):
 
         What is yielded may depend on the arguments, the fields and the results received so far,
         and on nothing else: no clock, no global random numbers (`core.seeding` has streams).
-        Unless its timing is free, it does not depend on the order in which results come either.
+        Unless it is asynchronous, it does not depend on the order in which results come either.
         The generator may end while trials run; they run to the end of their segments.
 
         `draw`, `whole_trial` and `_stretch` make segments. A trial whose result has a failure has
@@ -120,13 +104,26 @@ class Algorithm(Named):
         """Like `proposals`, for a search with several objectives; by default by the first alone."""
         return self.proposals(arm, seed, objectives[0])
 
+    def _started(self, arm: "Arm", seed: int, objectives: Sequence[Metric]) -> Proposals:
+        proposals: object = (
+            self.front_proposals(arm, seed, objectives)
+            if len(objectives) > 1
+            else self.proposals(arm, seed, objectives[0])
+        )
+        if not isinstance(proposals, Generator):
+            raise ConfigError(
+                f"`proposals` of `{self.kind}` returned {proposals!r:.100}, not a generator. "
+                "Write `yield Batch(...)` in it."
+            )
+        return proposals
+
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
-        """Number of trials in one replicate; by default the field `num_trials`."""
+        """Number of trials of one seed; by default the field `num_trials`."""
         count: int = getattr(self, "num_trials")  # noqa: B009 - a field of subclasses
         return count
 
     def cost(self, arm: "Arm") -> _Cost:
-        """What one replicate takes; by default all trials in full, in a chain if adaptive."""
+        """What one seed takes; by default all trials in full, in a chain if adaptive."""
         trials, steps = self.trials_per_seed(arm.space), arm.config.steps
         chain = trials if self.is_adaptive else 1
         return _Cost(trials, trials * steps, trials * steps, chain * steps)
@@ -135,12 +132,11 @@ class Algorithm(Named):
         """Refuse an arm that this algorithm cannot run, with a ValueError; by default none."""
 
     @property
-    def is_free(self) -> bool:
+    def is_asynchronous(self) -> bool:
         """Whether it goes by the order in which trials end, so that a rerun may differ."""
-        return getattr(self, "timing", "exact") == "free"
+        return getattr(self, "timing", "deterministic") == "asynchronous"
 
     def with_trials(self, num_trials: int) -> Self:
-        """What `--trials` makes of it; without a field `num_trials` it stays as it is."""
         if "num_trials" not in type(self).model_fields:
             return self
         return self.replaced({"num_trials": num_trials})
@@ -151,10 +147,10 @@ class _Timed(Algorithm):
 
     is_adaptive = True
 
-    timing: Literal["exact", "free"] = "exact"
-    """`exact`: decisions do not depend on which trial ends first, so a rerun gives the same trials.
-    `free`: decisions are made as trials end. Their order is in the journal, so a resumed search is
-    the same, but a rerun may differ. Workers wait less."""
+    timing: Literal["deterministic", "asynchronous"] = "deterministic"
+    """`deterministic`: decisions do not depend on which trial ends first, so a rerun gives the same
+    trials. `asynchronous`: decisions are made as trials end. Their order is in the journal, so a
+    resumed search is the same, but a rerun may differ. Workers wait less."""
 
 
 class Fixed(Algorithm):
@@ -171,12 +167,7 @@ class Fixed(Algorithm):
 
 
 class RandomSearch(Algorithm):
-    """Trials at independent draws from the space.
-
-    Example:
-        >>> RandomSearch(20).num_trials
-        20
-    """
+    """Trials at independent draws from the space."""
 
     is_adaptive = False
     takes_points = True
@@ -210,8 +201,8 @@ class GridSearch(Algorithm):
         loose = [path for path, dim in arm.space.items() if not dim.grid()]
         if loose:
             raise ValueError(
-                f"{loose}: grid search needs a Choice for each dimension, or a number with a "
-                f"`step` and at most {MOST_IN_GRID:,} steps"
+                f"arms['{arm.name}'].space['{loose[0]}']: grid search needs a Choice, or a number "
+                f"with a `step` and at most {MOST_IN_GRID:,} values"
             )
 
     def proposals(self, arm: "Arm", seed: int, metric: Metric) -> Proposals:  # noqa: ARG002
@@ -223,6 +214,37 @@ class GridSearch(Algorithm):
         return list(filter(arm.allows, (dict(zip(arm.space, g, strict=True)) for g in grids)))
 
 
+def _checked(
+    batch: object, arm: "Arm", seed: int, running: Collection[TrialId], ended: Collection[TrialId]
+) -> Batch:
+    """What an algorithm yielded, if it may.
+
+    `running` are its trials that run, `ended` those of whose end it has not been told.
+    """
+    owner = arm.algorithm.kind
+    if not isinstance(batch, Batch):
+        raise ConfigError(f"an algorithm yields a Batch, but `{owner}` yielded {batch!r:.100}.")
+    trials = [segment.trial for segment in batch.run]
+    strays = [trial for trial in trials if (trial.arm, trial.seed) != (arm.name, seed)]
+    doubled = [trial for trial, count in Counter(trials).items() if count > 1]
+    if strays or doubled:
+        raise ConfigError(
+            f"`{owner}` yielded {', '.join(map(str, strays or doubled))}: a batch runs trials "
+            f"of its own arm `{arm.name}` and seed {seed}, each once."
+        )
+    busy = [trial for trial in (*trials, *batch.stop) if trial in running or trial in ended]
+    if busy:
+        raise ConfigError(f"`{owner}` did not wait for {', '.join(map(str, busy))}.")
+    under_way = {*trials, *running, *ended}
+    awaited = () if isinstance(batch.awaits, _Await) else batch.awaits
+    has_none = (batch.awaits is not ALL and not under_way) or batch.awaits == ()
+    idle = [str(trial) for trial in awaited if trial not in under_way]
+    if has_none or idle:
+        named = ", ".join(idle) or "none"
+        raise ConfigError(f"an algorithm awaits trials that run, but `{owner}` awaits {named}.")
+    return batch
+
+
 def draw(arm: "Arm", seed: int, index: int) -> dict[str, Value]:
     """Draw the values of one random trial; the first trials are at the points of the arm."""
     rng = numpy_generator(seed, "space", arm.name, index)
@@ -230,7 +252,6 @@ def draw(arm: "Arm", seed: int, index: int) -> dict[str, Value]:
 
 
 def _drawn_trials(arm: "Arm", seed: int, indices: range) -> list[Segment]:
-    """Make random trials, each from its start to its end."""
     return [whole_trial(arm, seed=seed, index=i, values=draw(arm, seed, i)) for i in indices]
 
 

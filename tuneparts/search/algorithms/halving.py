@@ -1,7 +1,7 @@
 """Successive halving: trials compete at rungs, and few reach the full budget.
 
-By whole rungs (Jamieson & Talwalkar 2016), in brackets (Hyperband, Li et al. 2018), and without
-barriers (ASHA, Li et al. 2020).
+By rungs (Jamieson & Talwalkar 2016), in brackets (Li et al. 2018), and without barriers (Li et al.
+2020).
 """
 
 import bisect
@@ -15,24 +15,17 @@ import numpy as np
 from pydantic import Field
 
 from tuneparts.core.schema import Metric
-from tuneparts.search.algorithms.base import (
-    Algorithm,
-    Proposals,
-    _Cost,
-    _drawn_trials,
-    _stretch,
-    _Timed,
-)
+from tuneparts.search.algorithms import base
 from tuneparts.search.arm import Arm
 from tuneparts.search.events import TrialId
 from tuneparts.search.segment import ANY, Batch, Segment
 
 _Judge: TypeAlias = Callable[[Sequence[float], int], bool]
-"""Whether a trial steps a level, given its rewards (scores where larger is better) at this level
+"""Whether a trial passes a level, given its rewards (scores where larger is better) at this level
 and those before, and its index. It is called once a trial, and remembers those that it judged."""
 
 
-class _Rungs(Algorithm):
+class _Rungs(base.Algorithm):
     """Trials that compete at rungs: after m, m r, m r^2, ... steps, and the full budget."""
 
     is_adaptive = True
@@ -50,12 +43,11 @@ class _Rungs(Algorithm):
     def check(self, arm: Arm) -> None:
         if self.min_steps % arm.config.interval:
             raise ValueError(
-                f"`min_steps` = {self.min_steps}: `min_steps % interval == 0` must hold, but "
-                f"`interval` = {arm.config.interval}"
+                f"arms['{arm.name}'].algorithm.min_steps = {self.min_steps}: "
+                f"`min_steps % interval == 0` must hold, but `interval` = {arm.config.interval}"
             )
 
     def _levels(self, arm: Arm) -> list[int]:
-        """The budgets at which trials are compared: m, m r, m r^2, ... and the full one."""
         factors = itertools.repeat(self.reduction)
         levels = itertools.accumulate(factors, int.__mul__, initial=self.min_steps)
         steps = arm.config.steps
@@ -69,31 +61,34 @@ class SuccessiveHalving(_Rungs):
     `Asha` waits less, and lets more trials pass.
     """
 
-    def cost(self, arm: Arm) -> _Cost:
+    def __init__(self, num_trials: int, **settings: Any) -> None:
+        super().__init__(num_trials, **settings)
+
+    def cost(self, arm: Arm) -> base._Cost:
         spent = 0
         for own, levels in self._brackets(arm):
             counts = _sizes(len(own), reduction=self.reduction, num_rungs=len(levels))
             lengths = (end - start for start, end in itertools.pairwise([0, *levels]))
             spent += sum(map(int.__mul__, counts, lengths))
-        return _Cost(self.num_trials, spent, spent, arm.config.steps)
+        return base._Cost(self.num_trials, spent, spent, arm.config.steps)
 
-    def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
+    def proposals(self, arm: Arm, seed: int, metric: Metric) -> base.Proposals:
         sign = 1.0 if metric.better(1.0, 0.0) else -1.0
-        ladders: list[tuple[list[Top], list[int]]] = []
+        ladders: list[tuple[list[_Top], list[int]]] = []
         whole: dict[TrialId, Segment] = {}
-        at: dict[TrialId, tuple[list[Top], int]] = {}
+        at: dict[TrialId, tuple[list[_Top], int]] = {}
         """Trial that runs -> the rungs of its bracket, and the number of its own."""
         run: list[Segment] = []
         stop: list[TrialId] = []
         for own, levels in self._brackets(arm):
-            ladder: list[Top] = []
+            ladder: list[_Top] = []
             counts = _sizes(len(own), reduction=self.reduction, num_rungs=len(levels))
             for members, places in itertools.pairwise(counts):
-                ladder.append(Top(members, places, ladder[-1] if ladder else None))
+                ladder.append(_Top(members, places, ladder[-1] if ladder else None))
             ladders.append((ladder, levels))
-            for one in _drawn_trials(arm, seed, own):
+            for one in base._drawn_trials(arm, seed, own):
                 whole[one.trial], at[one.trial] = one, (ladder, 0)
-                run.append(_stretch(one, number=0, bounds=(0, levels[0])))
+                run.append(base._stretch(one, number=0, bounds=(0, levels[0])))
         while at:
             results = yield Batch(tuple(run), tuple(stop), ANY)
             run, stop = [], []
@@ -111,12 +106,13 @@ class SuccessiveHalving(_Rungs):
                     stop += failed
                     at.update(dict.fromkeys(passed, (ladder, number)))
                     bounds = levels[number - 1], levels[number]
-                    run += [_stretch(whole[one], number=number, bounds=bounds) for one in passed]
+                    run += [
+                        base._stretch(whole[one], number=number, bounds=bounds) for one in passed
+                    ]
         if stop:
             yield Batch((), tuple(stop))
 
     def _brackets(self, arm: Arm) -> list[tuple[range, list[int]]]:
-        """List the brackets that have trials: their numbers, and the rungs that they pass."""
         return [(range(self.num_trials), self._levels(arm))]
 
 
@@ -130,6 +126,9 @@ class Hyperband(SuccessiveHalving):
     reduction: int = Field(default=3, ge=2)
     """Reduction factor r, as of successive halving."""
 
+    def __init__(self, num_trials: int, **settings: Any) -> None:
+        super().__init__(num_trials, **settings)
+
     def _brackets(self, arm: Arm) -> list[tuple[range, list[int]]]:
         levels = self._levels(arm)
         counts = _bracket_sizes(self.num_trials, len(levels), self.reduction)
@@ -138,31 +137,34 @@ class Hyperband(SuccessiveHalving):
         return [(range(first, first + n), levels[rung:]) for first, n, rung in found if n]
 
 
-class Asha(_Rungs, _Timed):
+class Asha(_Rungs, base._Timed):
     """Successive halving without barriers: trials compete at rungs, and few reach the full budget.
 
     A trial continues from a rung when it is among the best 1/r of those that were judged there
-    before it. With exact timing trials are judged in their order, each as soon as those before it
-    have been; with free timing in the order in which they arrive, as Ray's `ASHAScheduler` does.
+    before it. Trials are judged in their order, each as soon as those before it have been; with
+    asynchronous timing in the order in which they arrive, as Ray's `ASHAScheduler` does.
     More continue than in `SuccessiveHalving`, because early ones have few to compete with.
     """
 
     keeps_first_trials = True  # a trial is judged against those before it, however many come
 
-    def cost(self, arm: Arm) -> _Cost:
+    def __init__(self, num_trials: int, **settings: Any) -> None:
+        super().__init__(num_trials, **settings)
+
+    def cost(self, arm: Arm) -> base._Cost:
         """At most every trial runs in full; expected is the cost when scores come in no order."""
         alive, spent = float(self.num_trials), 0.0
         for start, end in itertools.pairwise([0, *self._levels(arm)]):
             spent += alive * (end - start)
             alive = _expected_to_pass(alive, self.reduction)
         steps = arm.config.steps
-        return _Cost(self.num_trials, self.num_trials * steps, round(spent), steps)
+        return base._Cost(self.num_trials, self.num_trials * steps, round(spent), steps)
 
-    def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
-        trials = _drawn_trials(arm, seed, range(self.num_trials))
+    def proposals(self, arm: Arm, seed: int, metric: Metric) -> base.Proposals:
+        trials = base._drawn_trials(arm, seed, range(self.num_trials))
         levels = self._levels(arm)
-        judges = [Rung(self.reduction) for _ in levels[:-1]]
-        yield from _judged(trials, levels, judges, metric, is_free=self.is_free)
+        judges = [_Rung(self.reduction) for _ in levels[:-1]]
+        yield from _judged(trials, levels, judges, metric, is_asynchronous=self.is_asynchronous)
 
 
 def _sizes(num_trials: int, *, reduction: int, num_rungs: int) -> Iterator[int]:
@@ -177,8 +179,7 @@ def _bracket_sizes(num_trials: int, num_brackets: int, reduction: int) -> list[i
     """Share trials out between the brackets of Hyperband, the one with the lowest rung first.
 
     Bracket s of s_max + 1 gets a share in proportion to (s_max + 1) / (s + 1) r^s (Li et al. 2018,
-    algorithm 1), which makes brackets cost about the same. What rounding leaves goes to the largest
-    remainders.
+    algorithm 1). What rounding leaves goes to the largest remainders.
     """
     weights = [num_brackets / (s + 1) * reduction**s for s in reversed(range(num_brackets))]
     shares = [num_trials * weight / sum(weights) for weight in weights]
@@ -189,10 +190,10 @@ def _bracket_sizes(num_trials: int, num_brackets: int, reduction: int) -> list[i
     return counts
 
 
-class Top:
+class _Top:
     """The best of a rung, as far as they are known."""
 
-    def __init__(self, members: int, places: int, below: "Top | None" = None) -> None:
+    def __init__(self, members: int, places: int, below: "_Top | None" = None) -> None:
         self._members, self._places, self._below = members, places, below
         """Trials that arrive at most, trials that continue, and the rung that they come from."""
         self._arrived = 0
@@ -202,7 +203,6 @@ class Top:
 
     @property
     def _missing(self) -> int:
-        """How many may still arrive."""
         below = self._below
         coming = self._members if below is None else len(below._ranked) + below._missing
         return min(self._members, coming) - self._arrived
@@ -229,12 +229,12 @@ def _judged(
     judges: Sequence[_Judge],
     metric: Metric,
     *,
-    is_free: bool,
-) -> Proposals:
+    is_asynchronous: bool,
+) -> base.Proposals:
     """Run trials from level to level, as far as they pass; one that does not is stopped.
 
-    At each level but the last trials are judged in their order, each as soon as those before it
-    have been; with free timing in the order in which they arrive. Judges see finite scores only.
+    At each level but the last trials are judged in their order, or as they arrive if asynchronous.
+    Judges see finite scores only.
     """
     sign = 1.0 if metric.better(1.0, 0.0) else -1.0
     whole = {one.trial: one for one in trials}
@@ -246,7 +246,7 @@ def _judged(
 
     def send_to(trial: TrialId, level: int) -> None:
         bounds = (levels[level - 1] if level else 0), levels[level]
-        run.append(_stretch(whole[trial], number=level, bounds=bounds))
+        run.append(base._stretch(whole[trial], number=level, bounds=bounds))
         if level < len(judges):
             waiting[level][trial] = None
 
@@ -254,7 +254,7 @@ def _judged(
         send_to(trial, 0)
     while any(waiting):
         heads = tuple(next(iter(line)) for line in waiting if line)
-        results = yield Batch(tuple(run), tuple(stop), ANY if is_free else heads)
+        results = yield Batch(tuple(run), tuple(stop), ANY if is_asynchronous else heads)
         run, stop = [], []
         for trial, result in results.items():
             level = len(rewards[trial])
@@ -272,10 +272,10 @@ def _judged(
         yield Batch(tuple(run), tuple(stop))
 
 
-class Rung:
+class _Rung:
     """Judges the trials that arrive at a rung, one after the other (Li et al. 2020).
 
-    The first steps, and others not below the (1 - 1/r) quantile, interpolated, of those before.
+    The first passes, and others not below the (1 - 1/r) quantile, interpolated, of those before.
     """
 
     def __init__(self, reduction: int) -> None:
@@ -284,9 +284,9 @@ class Rung:
 
     def __call__(self, rewards: Sequence[float], index: int = 0) -> bool:  # noqa: ARG002
         reward = rewards[-1]
-        steps = not self._before or bool(reward >= np.percentile(self._before, self._percent))
+        passes = not self._before or bool(reward >= np.percentile(self._before, self._percent))
         self._before.append(reward)
-        return steps
+        return passes
 
 
 @cache
@@ -294,7 +294,7 @@ def _expected_to_pass(count: float, reduction: int) -> float:
     """How many of so many trials pass a rung on average, when scores come in no order.
 
     A new score falls into each of the k + 1 gaps between the k before it equally often, and
-    steps in about k - (1 - 1/r)(k - 1) of them.
+    passes in about k - (1 - 1/r)(k - 1) of them.
     """
     quantile = 1 - 1 / reduction
     gaps = [(k - quantile * (k - 1)) / (k + 1) for k in range(1, max(1, round(count)))]

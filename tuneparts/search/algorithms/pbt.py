@@ -9,14 +9,7 @@ from pydantic import Field
 
 from tuneparts.core.schema import Metric
 from tuneparts.core.seeding import numpy_generator
-from tuneparts.search.algorithms.base import (
-    Algorithm,
-    Proposals,
-    _Cost,
-    _stretch,
-    draw,
-    whole_trial,
-)
+from tuneparts.search.algorithms import base
 from tuneparts.search.arm import Arm
 from tuneparts.search.events import TrialId
 from tuneparts.search.segment import Batch
@@ -26,11 +19,11 @@ _MOST_EXPLORED = 1000
 """Variations of a donor's values that the constraint may refuse; then they stay as they are."""
 
 
-class Pbt(Algorithm):
+class Pbt(base.Algorithm):
     """All members train for a round, and then the worst copy from the best.
 
-    They copy weights and hypers, and vary the hypers before the next round starts. A member that
-    failed, or has no finite score, copies too; with no member left to copy from all have failed.
+    They copy weights and hyperparameters, and vary the latter before the next round starts. A
+    member that failed, or has no finite score, copies too; with none left to copy from all fail.
     """
 
     is_adaptive = True
@@ -47,19 +40,19 @@ class Pbt(Algorithm):
     def trials_per_seed(self, space: Mapping[str, Dimension]) -> int:  # noqa: ARG002
         return self.population
 
-    def cost(self, arm: Arm) -> _Cost:
+    def cost(self, arm: Arm) -> base._Cost:
         return dataclasses.replace(super().cost(arm), sequential=arm.config.steps)
 
     def check(self, arm: Arm) -> None:
         steps = self.num_rounds * arm.config.interval
         if arm.config.steps % steps:
             raise ValueError(
-                f"`steps` = {arm.config.steps}: a round is a whole number of intervals, so "
-                f"`steps % (num_rounds * interval) == 0` must hold, but that is {steps}"
+                f"arms['{arm.name}'].config.steps = {arm.config.steps}: a round is a whole number "
+                f"of intervals, so it must be a multiple of num_rounds * interval = {steps}"
             )
 
-    def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
-        values = {i: draw(arm, seed, i) for i in range(self.population)}
+    def proposals(self, arm: Arm, seed: int, metric: Metric) -> base.Proposals:
+        values = {i: base.draw(arm, seed, i) for i in range(self.population)}
         donors: dict[int, int] = {}
         length = arm.config.steps // self.num_rounds
         for number in range(self.num_rounds):
@@ -67,8 +60,8 @@ class Pbt(Algorithm):
             segments = {}
             for i, drawn in values.items():
                 source = TrialId(arm.name, seed, donors[i]) if i in donors else None
-                whole = whole_trial(arm, seed=seed, index=i, values=drawn)
-                segments[i] = _stretch(whole, number=number, bounds=bounds, donor=source)
+                whole = base.whole_trial(arm, seed=seed, index=i, values=drawn)
+                segments[i] = base._stretch(whole, number=number, bounds=bounds, donor=source)
             results = yield Batch(tuple(segments.values()))
             scores = {i: results[one.trial].score(metric) for i, one in segments.items()}
             if not any(map(math.isfinite, scores.values())):
@@ -82,7 +75,6 @@ class Pbt(Algorithm):
     def _explored(
         self, arm: Arm, donor: Mapping[str, Value], rng: np.random.Generator
     ) -> dict[str, Value]:
-        """A donor's values, each perturbed or drawn anew; as they are if no such are allowed."""
         for _ in range(_MOST_EXPLORED):
             values = {
                 path: dim.sample(rng)
@@ -104,8 +96,7 @@ def _exploit(
 ) -> dict[int, int]:
     """Choose for each of the worst trials one of the best to copy: index -> that of its donor.
 
-    Ties are broken by index. A trial without a finite score, such as one that failed, is among
-    the worst, however many there are, and is never copied from.
+    Ties are broken by index. Trials without a finite score are among the worst, however many.
     """
     sign = -1.0 if better(1.0, 0.0) else 1.0
     broken = sorted(i for i, score in scores.items() if not math.isfinite(score))

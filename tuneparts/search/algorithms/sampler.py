@@ -1,8 +1,7 @@
 """Samplers and pruners of Optuna as search algorithms (Akiba et al. 2019).
 
 Optuna is asked define-by-run: conditional dimensions are parameters that exist only in trials where
-their option was chosen, which its samplers are made for. Normal numbers are asked for by their
-quantile.
+their option was chosen.
 """
 
 import dataclasses
@@ -42,11 +41,8 @@ SAMPLERS = {
 }
 """Short name -> class in `optuna.samplers`."""
 PRUNERS = {
-    "median": "MedianPruner",
-    "percentile": "PercentilePruner",
-    "patient": "PatientPruner",
-    "threshold": "ThresholdPruner",
-    "wilcoxon": "WilcoxonPruner",
+    name: f"{name.capitalize()}Pruner"
+    for name in ("median", "percentile", "patient", "threshold", "wilcoxon")
 }
 """Short name -> class in `optuna.pruners`. Its halving and Hyperband are `Asha` and `Hyperband`
 here, which decide the same whichever trial ends first."""
@@ -61,10 +57,7 @@ counts; without scrambling QMC would try the same points under every seed."""
 _USUAL_WINDOW = 8
 """Trials under way where neither the search nor the run says how many."""
 _WIDER = 2.5
-"""Width of a window over that of the machine. With durations that span a factor of 10, a search
-then takes 1.07 times as long as with free timing on 8 slots and 1.2 times on 32; with a window of
-the machine's own width 1.6 and 2.1 times (simulated, 8 trials a slot). What it costs in what is
-found is in docs/decisions/0032."""
+"""Width of a window over that of the machine; what it saves and costs is in docs/decisions/0032."""
 _MOST_ASKED = 20
 """Proposals of a sampler that the constraint may refuse in a row; then an allowed one is drawn."""
 
@@ -72,9 +65,9 @@ _MOST_ASKED = 20
 class Sampled(_Timed):
     """Trials that a sampler of Optuna proposes, a sliding window of them at a time.
 
-    With exact timing, trial n is asked for once trials 0 to n - window have been told, in their
-    order. So the order in which trials end changes nothing, and no trial waits for a whole batch.
-    With free timing a trial is asked for as soon as any other ends.
+    Trial n is asked for once Optuna has the results of trials 0 to n - window, in their order. So
+    the order in which trials end changes nothing, and no trial waits for a whole batch. With
+    asynchronous timing a trial is asked for as soon as any other ends.
     """
 
     takes_points = True
@@ -82,16 +75,16 @@ class Sampled(_Timed):
 
     num_trials: int = Field(gt=0)
     window: int | None = Field(default=None, gt=0)
-    """Most trials that are asked for and not told. None: as many as the machine or cluster can run
-    at once, times 2.5 with exact timing, as it is when a run begins; the run keeps the number, for
-    it changes what is found."""
+    """Most trials that run or wait. None: as many as the machine or cluster can run at once, times
+    2.5 with deterministic timing, as it is when a run begins; the run keeps the number, for it
+    changes what is found."""
 
     def __init__(self, num_trials: int, **settings: Any) -> None:
         super().__init__(**{"num_trials": num_trials, **settings})
 
     @abstractmethod
     def make_sampler(self, arm: Arm, seed: int) -> "optuna.samplers.BaseSampler":
-        """Make the sampler of one replicate, seeded by its arguments alone."""
+        """Make the sampler of one seed, from its arguments alone."""
 
     def cost(self, arm: Arm) -> _Cost:
         rounds = math.ceil(self.num_trials / (self.window or _USUAL_WINDOW))
@@ -102,17 +95,17 @@ class Sampled(_Timed):
         if self.window is not None:
             return self
         # Workers that wait for the oldest trial need others to run, but trials that are asked for
-        # before anything is told are random: some more than the width, a third of all at most.
+        # before any result is known are random: some more than the width, a third of all at most.
         wide = max(width, min(math.ceil(_WIDER * width), self.num_trials // 3))
-        return self.replaced({"window": width if self.is_free or width == 1 else wide})
+        return self.replaced({"window": width if self.is_asynchronous or width == 1 else wide})
 
     def check(self, arm: Arm) -> None:
         for path, dim in arm.space.items():
             # Asked of the class, because to call `distribution` would import Optuna.
             if any(type(part).distribution is Dimension.distribution for part in dim.parts()):
                 raise ValueError(
-                    f"Optuna needs a dimension's `distribution`, but `{path}` of `{arm.name}` has "
-                    "none. Define it in its class, or take another algorithm."
+                    f"arms['{arm.name}'].space['{path}']: {type(dim).__name__} has no "
+                    "`distribution` for Optuna. Define it, or take another algorithm."
                 )
 
     def proposals(self, arm: Arm, seed: int, metric: Metric) -> Proposals:
@@ -135,7 +128,7 @@ class Sampled(_Timed):
             if len(asked) < window or index + 1 == self.num_trials:
                 continue
             oldest = (next(iter(asked)),)
-            results = yield Batch(tuple(run), awaits=ANY if self.is_free else oldest)
+            results = yield Batch(tuple(run), awaits=ANY if self.is_asynchronous else oldest)
             run = []
             for one in sorted(results):
                 scores = results[one].scores(objectives)
@@ -145,13 +138,7 @@ class Sampled(_Timed):
 
 
 class Optuna(Sampled):
-    """A sampler of Optuna by its name, with its options.
-
-    Example:
-        >>> gp = Optuna(sampler="gp", num_trials=50, options={"n_startup_trials": 8})
-        >>> gp.model_dump(exclude_defaults=True)["sampler"]
-        'gp'
-    """
+    """A sampler of Optuna by its name, with its options."""
 
     sampler: str = "tpe"
     """`random`, `tpe`, `gp` (a Gaussian process), `cmaes`, `qmc` (a scrambled Sobol sequence),
@@ -160,6 +147,9 @@ class Optuna(Sampled):
     options: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the sampler, under the names that Optuna gives them. TPE is multivariate and has
     a constant liar unless they say otherwise."""
+
+    def __init__(self, num_trials: int, **settings: Any) -> None:
+        super().__init__(num_trials, **settings)
 
     def check(self, arm: Arm) -> None:
         super().check(arm)
@@ -176,7 +166,7 @@ class OptunaSearch(Sampled):
 
     @abstractmethod
     def sampler(self, arm: Arm, seed: int) -> "optuna.samplers.BaseSampler":
-        """Make the sampler of one replicate, seeded by its arguments alone."""
+        """Make the sampler of one seed, from its arguments alone."""
 
     def make_sampler(self, arm: Arm, seed: int) -> "optuna.samplers.BaseSampler":
         return self.sampler(arm, seed)
@@ -191,6 +181,9 @@ class Tpe(OptunaSearch):
     num_startup: int = Field(default=10, ge=1)
     """Random trials before the estimator takes over."""
 
+    def __init__(self, num_trials: int, **settings: Any) -> None:
+        super().__init__(**{"num_trials": num_trials, **settings})
+
     def sampler(self, arm: Arm, seed: int) -> "optuna.samplers.BaseSampler":
         own, options = derive(seed, "tpe", arm.name) % 2**32, {"n_startup_trials": self.num_startup}
         return _made("sampler", "tpe", options, own)
@@ -200,13 +193,9 @@ class Pruned(_Timed):
     """Random trials that a pruner of Optuna judges every so many steps.
 
     At each point a pruner sees a study of Optuna whose trials last that long: those that were
-    judged there before are complete, those that were stopped earlier are pruned. With exact timing
-    trials are judged in their order, each as soon as those before it have been judged at the same
-    point, and never wait for one to end; with free timing in the order in which they arrive.
-
-    Example:
-        >>> Pruned(num_trials=20, every=100, options={"n_startup_trials": 4}).pruner
-        'median'
+    judged there before are complete, those that were stopped earlier are pruned. Trials are judged
+    in their order, each as soon as those before it have been judged at the same point, and never
+    wait for one to end; with asynchronous timing in the order in which they arrive.
     """
 
     takes_points = True
@@ -214,7 +203,7 @@ class Pruned(_Timed):
 
     num_trials: int = Field(gt=0)
     every: int = Field(gt=0)
-    """Steps from one judgement to the next; the steps of Optuna are steps."""
+    """Steps from one judgement to the next; they are the steps of Optuna too."""
     pruner: str = "median"
     """`median`, `percentile`, `patient`, `threshold`, `wilcoxon`; or the import path
     `package.module:name` of a pruner's class, or of a function that makes one."""
@@ -231,8 +220,8 @@ class Pruned(_Timed):
     def check(self, arm: Arm) -> None:
         if self.every % arm.config.interval:
             raise ValueError(
-                f"`every` = {self.every}: trials are judged between intervals, so it must be a "
-                f"multiple of `interval` = {arm.config.interval}"
+                f"arms['{arm.name}'].algorithm.every = {self.every}: trials are judged between "
+                f"intervals, so it must be a multiple of `interval` = {arm.config.interval}"
             )
         if self.options or self.pruner != "median":  # which needs no look into Optuna
             _made("pruner", self.pruner, self.options)
@@ -242,11 +231,11 @@ class Pruned(_Timed):
         levels = [*range(self.every, arm.config.steps, self.every), arm.config.steps]
         last: dict[int, FrozenTrial] = {}
         points = [_Point(self, levels[:place], metric, last) for place in range(1, len(levels))]
-        yield from _judged(trials, levels, points, metric, is_free=self.is_free)
+        yield from _judged(trials, levels, points, metric, is_asynchronous=self.is_asynchronous)
 
 
 class _Point:
-    """Judges the trials that arrive at one number of steps, by a pruner and a study of its own.
+    """Judges the trials that arrive at one number of steps, by a pruner and its own study.
 
     `steps` are the points up to this one; `last` has trials by index as they were last judged.
     """
@@ -254,14 +243,15 @@ class _Point:
     def __init__(
         self, rule: Pruned, steps: Sequence[int], metric: Metric, last: "dict[int, FrozenTrial]"
     ) -> None:
-        self._pruner, self._is_free = _made("pruner", rule.pruner, rule.options), rule.is_free
+        self._pruner = _made("pruner", rule.pruner, rule.options)
+        self._is_asynchronous = rule.is_asynchronous
         self._sign = 1.0 if metric.direction is Direction.UP else -1.0
         self._study, self._steps, self._last = _study([metric]), steps, last
 
     def __call__(self, rewards: Sequence[float], index: int) -> bool:
         from optuna.trial import TrialState
 
-        if not self._is_free:  # those between ended before this point
+        if not self._is_asynchronous:  # those between ended before this point
             for number in range(len(self._trials()), index):
                 before = self._last.get(number)
                 state = TrialState.PRUNED if before else TrialState.FAIL
@@ -280,7 +270,6 @@ class _Point:
     def _add(
         self, state: "TrialState", values: dict[int, float], before: "FrozenTrial | None"
     ) -> "FrozenTrial":
-        """Add a trial, with what a pruner wrote down about it at an earlier point."""
         from optuna.trial import create_trial
 
         notes = before.system_attrs if before else {}
@@ -323,7 +312,6 @@ def _asked(study: "optuna.Study", arm: Arm, seed: int) -> tuple["optuna.Trial", 
 def _suggested(
     trial: "optuna.Trial", name: str, distribution: "optuna.distributions.BaseDistribution"
 ) -> Any:
-    """Draw a parameter from a distribution, within a trial."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     match distribution:
@@ -356,7 +344,7 @@ def _made(
     if name not in known and ":" not in name:
         raise UnknownNameError(noun, name, known)
     if "seed" in options:
-        raise ValueError(f"options['seed']: `{name}` has the seed of its replicate; leave it out")
+        raise ValueError(f"options['seed']: `{name}` gets the seed of the search; leave it out")
     import optuna
 
     own: Any = getattr(optuna, f"{noun}s")

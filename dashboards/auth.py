@@ -1,4 +1,4 @@
-"""Serves the dashboard to who knows its token: other users of a machine reach its loopback too."""
+"""Serves the dashboard behind a token: other users of the machine can reach its loopback."""
 
 from pathlib import Path
 
